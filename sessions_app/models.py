@@ -119,12 +119,20 @@ class Session(models.Model):
     recent_events = models.JSONField(default=list)
     # Tool calls that wait for a decision; kept here so that an event need not count them.
     pending_approvals = models.IntegerField(default=0)
-    turn = models.CharField(max_length=7, choices=Turn.choices, default=Turn.IDLE)
+    turn = models.CharField(max_length=7, choices=Turn.choices, default=Turn.IDLE, db_index=True)
     # Calls of this turn that run or wait, oldest first, as JSON text: {id, tool, summary, since,
     # waits}. Empty when there is none.
     doing = models.TextField(default="")
     # Observed sessions: a device decided about a call in this turn, which may not have run (D37).
     decided_by_device = models.BooleanField(default=False)
+    # Observed sessions (D65): the last event, or when the agent's registry last said that it works.
+    last_sign_at = models.DateTimeField(default=timezone.now)
+    # JSON list of the processes that have run it, as the hook command noted them, oldest first.
+    processes = models.TextField(default="")
+    # JSON list of the ids of its background tasks that run, as its last Stop named them.
+    tasks = models.TextField(default="")
+    # JSON of a Stop that counts when nothing follows it: {leaves_subagents, notification}.
+    held_stop = models.TextField(default="")
 
     # Of bridge-run sessions only:
     # The process that runs the agent; only that one writes what the agent says.
@@ -207,6 +215,9 @@ class ToolCall(models.Model):
     tool = models.CharField(max_length=128)
     description = models.TextField()
     params = models.TextField()
+    # The subagent that it is of; empty: the session's agent.
+    agent_id = models.CharField(max_length=256, default="")
+    agent_type = models.CharField(max_length=128, default="")
     same = models.CharField(max_length=64, help_text="The same for equal calls.")
     reasoning = models.TextField(null=True)
     risk_level = models.CharField(max_length=8)

@@ -9,7 +9,7 @@ from bridge_project.kernel.failure_alerts import Failure
 from bridge_project.protocol.server_messages import Notification
 from bridge_project.protocol.types import NotificationType, Priority
 from devices_app.models import Device
-from sessions_app.approvals.tool_call import QUESTION
+from sessions_app.approvals.tool_call import QUESTION, Agent
 from sessions_app.models import Session, ToolCall
 from sessions_app.session_view import doing_of
 
@@ -82,6 +82,8 @@ def approval_required(session: Session, call: ToolCall) -> Notification:
     asks = "asks you" if call.tool == QUESTION else "needs approval"
     by_hooks = call.source == ToolCall.Source.HOOKS
     title = f"{asker} asks at the machine" if by_hooks else f"{asker} {asks}"
+    if whose := Agent(call.agent_id, call.agent_type).words():
+        title = f"{title} ({whose})"
     data = {"risk_level": call.risk_level, "screen": "approval"}
     return _about(session, call, "approval_required", title, call.description, "high", **data)
 
@@ -172,6 +174,7 @@ _HAPPENED: dict[str, tuple[NotificationType, str, Priority, str]] = {
     "stuck": ("error", "The session was paused", "high", "AGENT_ERROR"),
     "cut_off": ("error", "The answer was cut off", "high", "ANSWER_CUT_OFF"),
     "done": ("task_complete", "The agent is done", "normal", ""),
+    "gone": ("error", "The session ended with an error", "normal", ""),
     "idle": ("agent_idle", "The session was paused", "low", ""),
     "model_retried": ("agent_notification", "The agent is waiting for its model", "low", ""),
     "withdrawn": ("agent_notification", "Messages were withdrawn", "normal", ""),
@@ -181,7 +184,7 @@ _HAPPENED: dict[str, tuple[NotificationType, str, Priority, str]] = {
 
 
 def happened(session: Session, what: str, body: str, **data: str) -> Notification:
-    """Return the notification that something happened to a bridge-run session."""
+    """Return the notification that something happened to a session."""
     type_, title, priority, code = _HAPPENED[what]
     about = {"session_id": session.session_id, "code": code, **data}
     return make(type_, title, body, priority=priority, **about)

@@ -5,11 +5,12 @@ import contextlib
 import time
 from collections import defaultdict
 from collections.abc import AsyncIterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import structlog
 from django.db import transaction
+from django.db.models import Q, QuerySet
 from django.utils import timezone
 
 from bridge_project.kernel import failure_alerts, limits
@@ -152,20 +153,20 @@ async def _send_changes(ready: list[ClientConnection]) -> None:
     since = min(now, *(one.shown_at for one in ready)) - LATE
     behind = set()
     due: dict[ClientConnection, list[Encoded]] = defaultdict(list)
-    changed = Session.objects.filter(last_activity_at__gt=since).order_by("last_activity_at")
+    changed = _changed(since, now).order_by("last_activity_at")
     views = changed.values_list(*session_view.COLUMNS, named=True)
     for session in await readers.run(list[Any], views):
-        update = None
+        update, seen = None, session_view.fingerprint(session)
         for connection in ready:
             known = connection.shown.get(session.pk)
             unseen = known is None and session.status == Session.Status.CLOSED
-            if unseen or known == hash(session):
+            if unseen or known == seen:
                 continue
             if connection.updating or connection.socket.buffered() >= limits.SOCKET_BUFFER_BYTES:
                 behind.add(connection)  # when it has room it is told all that it missed
                 continue
             update = update or encode(SessionUpdate(session=session_view.info_of(session)))
-            connection.shown[session.pk] = hash(session)
+            connection.shown[session.pk] = seen
             due[connection].append(update)
         await asyncio.sleep(0)
     for connection, updates in due.items():
@@ -174,6 +175,17 @@ async def _send_changes(ready: list[ClientConnection]) -> None:
     for connection in ready:
         if connection not in behind:
             connection.shown_at = now
+
+
+def _changed(since: datetime, now: datetime) -> QuerySet[Session]:
+    """Return sessions that may show something else, if only by silence (D65)."""
+    silence = timedelta(seconds=limits.QUIET_SECONDS)
+    busy = Q(turn__in=(Session.Turn.WORKING, Session.Turn.WAITING))
+    fell_silent = Q(last_sign_at__gt=since - silence, last_sign_at__lte=now - silence)
+    speaks_again = Q(last_sign_at__gt=since)
+    return Session.objects.filter(
+        Q(last_activity_at__gt=since) | (busy & (fell_silent | speaks_again))
+    )
 
 
 async def _send_updates(connection: ClientConnection, updates: list[Encoded]) -> None:

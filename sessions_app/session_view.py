@@ -1,8 +1,12 @@
 """Describe a session for a client's list of sessions (D54, D60)."""
 
 import json
+from collections.abc import Iterable
+from datetime import datetime, timedelta
 from typing import Any
 
+from bridge_project.kernel import limits
+from bridge_project.kernel.ages import ages
 from bridge_project.protocol.resources import SessionInfo
 from bridge_project.protocol.types import now_text
 from sessions_app.models import Session
@@ -10,7 +14,7 @@ from sessions_app.models import Session
 # The only columns read of thousands of sessions: recent events would take longer than all the rest.
 COLUMNS = (
     *("pk", "session_id", "agent_type", "title", "working_directory"),
-    *("kind", "status", "turn", "doing", "pending_approvals", "last_activity_at"),
+    *("kind", "status", "turn", "doing", "pending_approvals", "last_activity_at", "last_sign_at"),
     *("expired", "forgotten", "resume_id", "titled"),
 )
 
@@ -42,9 +46,43 @@ def doing_of(session: Any) -> dict[str, Any] | None:
     return shown and {name: shown[name] for name in ("tool", "summary", "since")}
 
 
+def quiet_since(session: Any) -> datetime | None:
+    """Return the last sign of a silent observed session that is busy (D65)."""
+    observed = session.kind == Session.Kind.OBSERVED and session.status == Session.Status.ACTIVE
+    if not observed or session.turn == Session.Turn.IDLE:
+        return None
+    at: datetime = session.last_sign_at
+    return at if ages.now() - at >= timedelta(seconds=limits.QUIET_SECONDS) else None
+
+
+def fingerprint(session: Any) -> int:
+    """Return a number that changes with what a session, a row of COLUMNS, shows."""
+    return hash((session._replace(last_sign_at=None), quiet_since(session)))
+
+
+def listed(sessions: Iterable[Any]) -> tuple[list[Any], int]:
+    """Order sessions for a home screen; return how many were left out (D65).
+
+    What waits comes first, then what works, then the newest. Of idle observed sessions older than
+    IDLE_SESSION_FOLD_SECONDS the newest IDLE_SESSIONS_SHOWN are kept.
+    """
+    ranks = {str(Session.Turn.WAITING): 0, str(Session.Turn.WORKING): 1}
+    newest = sorted(sessions, key=lambda one: one.last_activity_at, reverse=True)
+    shown: list[Any] = []
+    old: list[Any] = []
+    before = ages.now() - timedelta(seconds=limits.IDLE_SESSION_FOLD_SECONDS)
+    for one in newest:
+        idle = one.kind == Session.Kind.OBSERVED and one.turn not in ranks
+        (old if idle and one.last_activity_at < before else shown).append(one)
+    shown += old[: limits.IDLE_SESSIONS_SHOWN]
+    shown.sort(key=lambda one: ranks.get(one.turn, 2))
+    return shown, len(old[limits.IDLE_SESSIONS_SHOWN :])
+
+
 def state_of(session: Any) -> dict[str, Any]:
     """Return the fields that the bridge adds to a session (model or row of COLUMNS)."""
     over = session.status == Session.Status.CLOSED  # its late events may have set another
+    quiet = quiet_since(session)
     return {
         "kind": str(session.kind),
         "session_status": str(session.status),
@@ -53,6 +91,7 @@ def state_of(session: Any) -> dict[str, Any]:
         "pending_approvals": session.pending_approvals,
         "resumable": is_resumable(session),
         "last_activity_at": now_text(session.last_activity_at),
+        "quiet_since": quiet and now_text(quiet),
     }
 
 

@@ -11,6 +11,7 @@ import structlog
 from bridge_project.composition import chores, monitors
 from bridge_project.kernel.background_task import background_task
 from files_app import request_limiter
+from hooks_app import terminals
 from hooks_app.producer import server_forwarder
 from sessions_app import polling, push
 from sessions_app.agents.supervisor import supervisor
@@ -27,6 +28,7 @@ WORKS: Final[dict[str, Callable[[], AbstractAsyncContextManager[None]]]] = {
     "agents": supervisor.run_agents,
     "git": request_limiter.allow_git,
     "forwarder": server_forwarder.forward_spool,
+    "terminals": partial(background_task, terminals.follow),
     "address": partial(background_task, monitors.follow_address),
     "data files": monitors.guard_data_files,
 }

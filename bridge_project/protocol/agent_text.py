@@ -8,7 +8,16 @@ from __future__ import annotations
 
 import re
 
+# what an agent's program puts around a prompt that no person wrote (D65)
+WRAPPERS = (
+    "task-notification",
+    "agent-message",
+    "cross-session-message",
+    "teammate-message",
+    "channel",
+)
 _TASK = "<task-notification>"
+_WRAPPED = re.compile(rf"<({'|'.join(WRAPPERS)})(?:\s[^<>]*)?>")
 _SUMMARY = re.compile(r"(?:<analysis>.*?</analysis>)?\s*<summary>(.*)</summary>", re.DOTALL)
 _ERROR = re.compile(r"<tool_use_error>(.*)</tool_use_error>", re.DOTALL)
 _HAND_BACK = re.compile(r"^\[Subagent hand-back\][^\n]*\n", re.MULTILINE)
@@ -19,9 +28,31 @@ _NOTE = re.compile(
 )
 
 
-def is_task_notification(prompt: str) -> bool:
-    """Return whether the agent wrote a prompt to itself, about a background job."""
-    return prompt.lstrip().startswith(_TASK)
+def made_prompt(prompt: str) -> str | None:
+    """Return a prompt that a program made as text, None for a person's own (D65).
+
+    It begins with one of WRAPPERS, or has it below one line that ends with a colon, and its end tag
+    follows. Of a background job's report the summary and the result are returned, of another prompt
+    all but the tags.
+    """
+    body, first = prompt.strip(), ""
+    line, _, rest = body.partition("\n")
+    if not line.startswith("<") and line.rstrip().endswith(":"):
+        first, body = line.strip(), rest.lstrip()
+    begin = _WRAPPED.match(body)
+    inside, ends, after = body[begin.end() :].partition(f"</{begin[1]}>") if begin else ("", "", "")
+    if not ends:
+        return None
+    if body.startswith(_TASK):
+        return _report(inside)
+    parts = (first, inside.strip(), after.strip())
+    return "\n".join(part for part in parts if part) or "Another agent writes."
+
+
+def _report(text: str) -> str:
+    """Return a background job's summary and result."""
+    parts = (_between(text, f"<{name}>", f"</{name}>") for name in ("summary", "result"))
+    return ": ".join(part.strip() for part in parts if part) or "A background job reports."
 
 
 def for_person(text: str) -> str:
@@ -29,9 +60,8 @@ def for_person(text: str) -> str:
 
     It takes time that grows with the text and no faster: a tool may have printed anything.
     """
-    if is_task_notification(text):
-        parts = (_between(text, f"<{name}>", f"</{name}>") for name in ("summary", "result"))
-        return ": ".join(part.strip() for part in parts if part) or "A background job reports."
+    if text.lstrip().startswith(_TASK):
+        return _report(text)
     bare = text.strip()
     if bare.endswith("</summary>") and (found := _SUMMARY.fullmatch(bare)):
         return found[1].strip()

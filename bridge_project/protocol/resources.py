@@ -21,7 +21,8 @@ class SessionState(Sent):
 
     ``turn``: the agent does nothing, works, or waits for a person; ``doing`` is null when no tool
     call is open. ``resumable``: ``session_start`` with ``resume`` true starts its agent again
-    (D60).
+    (D60). ``quiet_since``: the last sign of an observed session that works or waits and has given
+    none for five minutes, else null (D65).
     """
 
     kind: types.SessionKind
@@ -31,12 +32,13 @@ class SessionState(Sent):
     pending_approvals: types.Count
     resumable: bool
     last_activity_at: types.Timestamp
+    quiet_since: types.Timestamp | None = None
 
     # Sent as null, because a client merges an update into its state. Without a return type the
     # schema stays that of the fields.
     @model_serializer(mode="wrap")
     def _with_null(self, write: SerializerFunctionWrapHandler):  # type: ignore[no-untyped-def]
-        return {"doing": None} | write(self)
+        return {"doing": None, "quiet_since": None} | write(self)
 
 
 class SessionInfo(SessionState):
@@ -44,6 +46,13 @@ class SessionInfo(SessionState):
     agent: str
     title: str
     working_directory: str | None = None
+
+
+class SubAgent(Sent):
+    """Name the subagent that a tool call is of (D65)."""
+
+    id: str
+    type: str = ""
 
 
 class PushOffer(Sent):

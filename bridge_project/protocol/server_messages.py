@@ -10,6 +10,7 @@ from bridge_project.protocol.resources import (
     HealthChecks,
     PushOffer,
     SessionInfo,
+    SubAgent,
     ToolErrorDetails,
     ToolOutcome,
     Violation,
@@ -34,7 +35,13 @@ class ConnectionAck(ServerPayload):
     connection_mode_description: str
     bridge_url: str
     requires_health_verification: bool = True
-    active_sessions: list[SessionInfo]
+    active_sessions: list[SessionInfo] = Field(
+        description="Those that wait first, then those that work, then the newest. Of idle observed"
+        " ones older than an hour only the newest 20 (D65).",
+    )
+    idle_sessions: types.Count = Field(
+        0, description="How many idle sessions were left out; `GET /sessions` lists all (D65)."
+    )
     device_name: str | None = Field(
         None,
         description="The name under which this device was paired; notifications name it when it"
@@ -177,20 +184,25 @@ class ReplayBuffer(ServerPayload):
 
 
 class ToolCall(SessionRow):
-    """Report that the agent uses a tool."""
+    """Report that the agent uses a tool.
+
+    ``agent`` (added, D65): the subagent whose call it is.
+    """
 
     type = "tool_call"
     tool_call_id: str
     tool: str
     params: dict[str, Any]
     description: str
+    agent: SubAgent | None = None
 
 
 class ApprovalRequired(SessionRow):
     """Ask for a decision; ``description`` is never empty (D37).
 
     It holds the decision when it is sent after that: in a ``replay_buffer``, or to a device that
-    missed it (D38).
+    missed it (D38). ``changed`` (added, D65): a hook of the agent changed the parameters since the
+    call was reported; these are the ones that will run.
     """
 
     type = "approval_required"
@@ -202,6 +214,8 @@ class ApprovalRequired(SessionRow):
     risk_level: RiskLevel
     source: types.ApprovalSource
     reasoning: str | None = None
+    agent: SubAgent | None = None
+    changed: bool | None = None
     decision: types.Decision | None = None
     decided_at: types.Timestamp | None = None
     decided_by: types.Decider | None = None
@@ -223,12 +237,19 @@ class ApprovalRecorded(ServerPayload):
 
 
 class ToolResult(SessionRow):
-    """Report a tool's result."""
+    """Report a tool's result.
+
+    ``changed`` (added, D65): a hook of the agent changed the parameters since the call was
+    reported, and nobody was asked; ``params`` are those that ran.
+    """
 
     type = "tool_result"
     tool_call_id: str
     tool: str
     result: ToolOutcome
+    agent: SubAgent | None = None
+    changed: bool | None = None
+    params: dict[str, Any] | None = None
 
 
 class ToolError(SessionRow):

@@ -1,28 +1,49 @@
-"""Append what an event says, and change its observed session (D34, D37).
+"""Append what an event says, and change its observed session (D34, D37, D65).
 
 No other module changes what an observed session does because of an event.
 """
+
+import json
+from datetime import timedelta
 
 from bridge_project.kernel import limits
 from bridge_project.protocol.catalogue import encode, encode_raw
 from bridge_project.protocol.hooks import HookEvent
 from hooks_app.intake import projection
+from hooks_app.producer.process_note import ProcessNote
 from sessions_app.approvals import service as approvals
 from sessions_app.log.outbox import Outbox
 from sessions_app.log.reader import Row
 from sessions_app.models import Session, ToolCall
+from sessions_app.observed import processes
 from sessions_app.observed import sessions as observed_sessions
+from sessions_app.observed.processes import Process
 
 # notifications that tell the state of the turn
-_TURNS = {"permission_prompt": Session.Turn.WAITING, "idle_prompt": Session.Turn.IDLE}
+_TURNS = {
+    **dict.fromkeys(("permission_prompt", "worker_permission_prompt"), Session.Turn.WAITING),
+    **dict.fromkeys(projection.ELICITATIONS, Session.Turn.WAITING),
+    "idle_prompt": Session.Turn.IDLE,
+}
+# what a session does that has ended, or begins, at its own time
+_OPENING = ("SessionStart", "UserPromptSubmit", "PreToolUse")
 
 
-def append(box: Outbox, session: Session, event: HookEvent, event_id: str, *, new: bool) -> Row:
+def append(
+    box: Outbox,
+    session: Session,
+    event: HookEvent,
+    event_id: str,
+    *,
+    new: bool,
+    process: ProcessNote | None,
+) -> Row:
     """Append an event's messages in order; return the row of its ``agent_event``."""
     is_observed = session.kind == Session.Kind.OBSERVED
-    session.last_activity_at = box.now
+    session.last_activity_at = session.last_sign_at = box.now
+    noted = Process(**process._asdict()) if process else None  # type: ignore[typeddict-item]
     if is_observed:
-        _begin(box, session, event, new=new)
+        _begin(box, session, event, noted, new=new)
     row = box.append(session.feed, encode_raw("agent_event", event.outbound(event_id)))
     session.hook_count += 1
     recent = {"type": event.event, "timestamp": event.timestamp}
@@ -30,54 +51,126 @@ def append(box: Outbox, session: Session, event: HookEvent, event_id: str, *, ne
         recent["tool"] = tool
     session.recent_events = [recent, *session.recent_events][: limits.RECENT_EVENTS]
     if is_observed:
-        _apply(box, session, event)
+        _apply(box, session, event, noted)
     return row
 
 
-def _begin(box: Outbox, session: Session, event: HookEvent, *, new: bool) -> None:
-    """Announce a session that starts, or starts again, before the event (D34)."""
-    starts = event.event == "SessionStart"
-    quiet = session.status == Session.Status.CLOSED and session.closed_at is None
-    again = starts or (quiet and event.event != "SessionEnd")
-    if starts or not session.working_directory:
-        session.working_directory = projection.directory_of(event) or session.working_directory
+def _begin(
+    box: Outbox, session: Session, event: HookEvent, process: Process | None, *, new: bool
+) -> None:
+    """Announce a session that starts, or starts again, before the event (D34, D65)."""
+    if directory := projection.directory_of(event):
+        session.working_directory = directory
     observed_sessions.set_title(session, projection.prompt_of(event))
-    if projection.starts_program(event):
+    if projection.goes_on(event):
+        session.held_stop = ""
+    shared = event.event in ("SessionStart", "SessionEnd") and processes.others_live(
+        session, process
+    )
+    if process and event.event != "SessionEnd":
+        processes.add(session, process)
+    again = _opens_again(session, event)
+    if projection.starts_program(event) and again and not shared:
         approvals.reject_passed_over(box, session)
-    if again:
+        session.tasks = ""
+    if again and not (shared and session.status != Session.Status.CLOSED):
         observed_sessions.reopen(session)
     if new or again:
         observed_sessions.announce_start(box, session)
 
 
-def _apply(box: Outbox, session: Session, event: HookEvent) -> None:
-    """Apply an event to its session: turn, calls, notifications (D13, D37)."""
+def _opens_again(session: Session, event: HookEvent) -> bool:
+    """Return whether an event begins a session, or begins it again after its end."""
+    if session.status != Session.Status.CLOSED:
+        return event.event == "SessionStart"
+    if session.closed_at is None:  # it was only silent
+        return event.event != "SessionEnd"
+    if event.event not in _OPENING:
+        return False
+    after = projection.time_of(event) - session.closed_at
+    return after > timedelta(0) or (event.event == "SessionStart" and not after)
+
+
+def _apply(box: Outbox, session: Session, event: HookEvent, process: Process | None) -> None:
+    """Apply an event to its session, and notify (D13, D37, D65)."""
+    elicited = session.turn == Session.Turn.WAITING and not session.waits
+    if elicited:  # until the next event: this one
+        session.set_calls(session.calls)
+    notification = projection.notification_of(event, session)
+    tells = True
     match event.event:
-        case "PreToolUse":
-            call = projection.call_of(event)
-            of_open_call = event.payload.get("permission_request") is True
-            if event.payload["requires_approval"] or of_open_call:
-                approvals.ask(box, session, call, of_open_call=of_open_call)
-            else:
-                approvals.report(box, session, call)
-        case "PostToolUse":
-            call, outcome = projection.call_of(event), projection.outcome_of(event)
-            approvals.record_hook_outcome(box, session, call, outcome, projection.failure_of(event))
+        case "PreToolUse" | "PostToolUse":
+            _change_calls(box, session, event)
+        case "Stop" if projection.may_continue(event):
+            session.tasks, tells = projection.tasks_of(event), False
+            leaves = projection.leaves_subagents(event)
+            observed_sessions.hold_stop(session, notification, leaves_subagents=leaves)
         case "UserPromptSubmit" | "Stop":
-            if not projection.leaves_subagents(event):
-                approvals.reject_passed_over(box, session)
-                stops = event.event == "Stop"
-                session.set_turn(Session.Turn.IDLE if stops else Session.Turn.WORKING)
-            elif not session.waits:
-                session.set_turn(Session.Turn.WORKING)
-        case "SessionEnd" if session.status == Session.Status.CLOSED:
-            session.closed_at = session.closed_at or box.now  # it may have been quiet only
-            return  # it was said then
+            _change_turn(box, session, event)
+        case "SubagentStop":
+            _end_subagent(box, session, projection.agent_of(event).id)
         case "SessionEnd":
-            reason = projection.end_reason(event)
-            observed_sessions.close(box, session, reason, by=ToolCall.DecidedBy.AGENT)
+            tells = _end(box, session, event, process)
         case "Notification":
-            kind = str(event.payload.get("notification_type"))
-            session.turn = _TURNS.get(kind, session.turn)
-    if notification := projection.notification_of(event, session):
+            tells = _hear(session, str(event.payload.get("notification_type")), elicited)
+    if notification and tells:
         box.append_to_all(encode(notification))
+
+
+def _change_calls(box: Outbox, session: Session, event: HookEvent) -> None:
+    """Record that a call begins, asks, or has ended."""
+    call = projection.call_of(event)
+    if event.event == "PostToolUse":
+        outcome, failure = projection.outcome_of(event), projection.failure_of(event)
+        approvals.record_hook_outcome(box, session, call, outcome, failure)
+        return
+    of_open_call = event.payload.get("permission_request") is True
+    if event.payload["requires_approval"] or of_open_call:
+        approvals.ask(box, session, call, of_open_call=of_open_call)
+    else:
+        approvals.report(box, session, call)
+
+
+def _change_turn(box: Outbox, session: Session, event: HookEvent) -> None:
+    """Begin or end a turn; subagents that still run keep the session at work."""
+    stops = event.event == "Stop"
+    if stops:
+        session.tasks = projection.tasks_of(event)
+    if not projection.leaves_subagents(event):
+        observed_sessions.end_turn(box, session)
+        if not stops:
+            session.set_turn(Session.Turn.WORKING)
+    elif not session.waits:
+        session.set_turn(Session.Turn.WORKING)
+
+
+def _end_subagent(box: Outbox, session: Session, agent_id: str) -> None:
+    """End a subagent's calls; it is no task of the session any more."""
+    if agent_id and session.tasks:
+        tasks = [one for one in json.loads(session.tasks) if one != agent_id]
+        session.tasks = json.dumps(tasks) if tasks else ""
+    if agent_id:
+        approvals.end_subagent(box, session, agent_id)
+
+
+def _end(box: Outbox, session: Session, event: HookEvent, process: Process | None) -> bool:
+    """Close a session; return whether that is news."""
+    if session.status == Session.Status.CLOSED:
+        # it may have been quiet only
+        session.closed_at = session.closed_at or projection.time_of(event)
+        return False  # it was said then
+    if process and processes.others_live(session, process):  # it goes on in another terminal
+        processes.remove(session, process)
+        return False
+    reason = projection.end_reason(event)
+    observed_sessions.close(box, session, reason, by=ToolCall.DecidedBy.AGENT)
+    session.closed_at, session.processes = projection.time_of(event), ""
+    return True
+
+
+def _hear(session: Session, kind: str, elicited: bool) -> bool:
+    """Set the turn by a Notification; return whether it is news."""
+    if kind == "idle_prompt" and (session.waits or session.calls or session.tasks):
+        return False
+    session.turn = _TURNS.get(kind, session.turn)
+    return not (elicited and kind in projection.ELICITATIONS)

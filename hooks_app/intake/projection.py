@@ -1,20 +1,30 @@
 """Read call, outcome, title and notification from a hook event (D13, D37). Pure."""
 
+import json
+from datetime import datetime
 from typing import Any
 
 from bridge_project.kernel.text import printable
 from bridge_project.protocol.hooks import HookEvent
 from bridge_project.protocol.resources import ToolOutcome
 from bridge_project.protocol.server_messages import Notification
-from bridge_project.protocol.types import NotificationType, Priority, SessionEndReason
+from bridge_project.protocol.types import (
+    NotificationType,
+    Priority,
+    SessionEndReason,
+    parse_timestamp,
+)
 from sessions_app import notifications
 from sessions_app.agents.diffs import diff_of_result
 from sessions_app.agents.sanitize import truncate
 from sessions_app.approvals import tool_result
-from sessions_app.approvals.tool_call import Call, describe, usable_id
+from sessions_app.approvals.tool_call import MAIN_AGENT, Agent, Call, describe, usable_id
 from sessions_app.models import Session
 
 NAME_CHARS = 128
+TASKS_KEPT = 100
+# kinds of Notification that say that an MCP server asks the person at the machine (D65)
+ELICITATIONS = ("elicitation", "elicitation_dialog", "elicitation_url_dialog")
 _END_REASONS: dict[object, SessionEndReason] = {
     "user_exit": "user_request",
     "error": "error",
@@ -33,8 +43,28 @@ def tool_of(event: HookEvent) -> str:
     return printable(_text(event, "tool"))[:NAME_CHARS]
 
 
+def time_of(event: HookEvent) -> datetime:
+    """Return when an event happened, by its producer's clock (D47)."""
+    try:
+        return parse_timestamp(event.extra.get("occurred_at") or "")
+    except (TypeError, ValueError):
+        return parse_timestamp(event.timestamp)
+
+
+def agent_of(event: HookEvent) -> Agent:
+    """Return the subagent that an event is of, empty for the session's agent (D65)."""
+    context = event.payload.get("context")
+    named = event.payload if _text(event, "agent_id") or not isinstance(context, dict) else context
+    id_, type_ = named.get("agent_id"), named.get("agent_type")
+    if (usable := usable_id(id_)) is None:
+        return MAIN_AGENT
+    return Agent(usable, printable(type_)[:NAME_CHARS] if isinstance(type_, str) else "")
+
+
 def directory_of(event: HookEvent) -> str:
-    """Return the working directory, which agents put into ``cwd``."""
+    """Return where the session's own agent works, which agents put into ``cwd`` (D65)."""
+    if agent_of(event).id:
+        return ""
     found = _text(event, "working_directory") or _text(event, "cwd")
     return found.replace("\x00", "")
 
@@ -70,6 +100,35 @@ def leaves_subagents(event: HookEvent) -> bool:
     return running or context.get("synthetic") is True
 
 
+def tasks_of(event: HookEvent) -> str:
+    """Return the ids of a Stop's running background tasks, as JSON (D65)."""
+    context = event.payload.get("context")
+    tasks = context.get("background_tasks") if isinstance(context, dict) else None
+    running = [
+        task["id"]
+        for task in (tasks if isinstance(tasks, list) else [])
+        if isinstance(task, dict) and task.get("status") == "running" and usable_id(task.get("id"))
+    ]
+    return json.dumps(running[:TASKS_KEPT]) if running else ""
+
+
+def may_continue(event: HookEvent) -> bool:
+    """Return whether a hook of the agent may send it on after this Stop (D65).
+
+    It did before in this turn: true of each Stop after the first, also of the last one.
+    """
+    context = event.payload.get("context")
+    continued = isinstance(context, dict) and context.get("stop_hook_active") is True
+    return continued and _STOPS.get(_text(event, "reason"), _DONE) is _DONE
+
+
+def goes_on(event: HookEvent) -> bool:
+    """Return whether an event shows that the session's own agent works on."""
+    return not agent_of(event).id and event.event in (
+        *("SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "Stop"),
+    )
+
+
 def _text(event: HookEvent, name: str) -> str:
     value = event.payload.get(name)
     return value if isinstance(value, str) else ""
@@ -86,6 +145,7 @@ def call_of(event: HookEvent) -> Call:
         description=describe(tool, params, payload.get("description")),
         risk_level=payload.get("risk_level", "medium"),
         reasoning=_text(event, "reasoning") or None,
+        agent=agent_of(event),
     )
 
 
@@ -155,6 +215,10 @@ def notification_of(event: HookEvent, session: Session) -> Notification | None:
             data = {"kind": _text(event, "notification_type"), "level": _text(event, "level")}
             if data["kind"] == "permission_prompt" and session.pending_approvals > 0:
                 return None  # the approval said so
+            if data["kind"] == "elicitation_result":
+                return None  # that it waited was the news
+            if data["kind"] in ELICITATIONS:
+                data = {"kind": "elicitation"}
             kind, body = _agents_own(**data), _text(event, "message")
         case _:
             return None
@@ -163,9 +227,11 @@ def notification_of(event: HookEvent, session: Session) -> Notification | None:
     return notifications.make(type_, title, body or session.title, **data)
 
 
-def _agents_own(kind: str, level: str) -> Kind:
+def _agents_own(kind: str, level: str = "") -> Kind:
     if kind == "idle_prompt":
         return "agent_idle", "The agent is waiting for you", "normal"
+    if kind == "elicitation":
+        return "approval_required", "An MCP server asks at the machine", "high"
     if kind == "hook_rejected":
         return "error", "A hook event was set aside", "high"
     if level in ("error", "critical", "fatal"):

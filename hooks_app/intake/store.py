@@ -22,6 +22,7 @@ from bridge_project.protocol.hooks import HookEvent
 from bridge_project.protocol.types import now_text, parse_timestamp
 from hooks_app.intake import observed, projection
 from hooks_app.models import HookEvent as StoredEvent
+from hooks_app.producer.process_note import ProcessNote
 from sessions_app.log import ingest_sql
 from sessions_app.log.outbox import Outbox, outbox
 from sessions_app.models import LogRow, Session
@@ -58,10 +59,14 @@ class Receipt:
 
 
 class Posted(NamedTuple):
-    """Hold an event and its X-Hook-Source, which names the session's agent (D6)."""
+    """Hold an event and its X-Hook-Source, which names the session's agent (D6).
+
+    ``process``: the agent's, of an event of this machine's spool (D65).
+    """
 
     event: HookEvent
     source: str = ""
+    process: ProcessNote | None = None
 
 
 def find_receipts(event_ids: Sequence[str]) -> dict[str, Receipt]:
@@ -86,7 +91,7 @@ def store(posted: Sequence[Posted]) -> list[Receipt]:
     # reads what the first has stored, and of two first events of a session only one makes it.
     with outbox() as box:
         group = _Group(box, posted)
-        receipts = [group.accept(event, source) for event, source in posted]
+        receipts = [group.accept(*one) for one in posted]
         group.write()
     group.count()
     return receipts
@@ -98,17 +103,17 @@ class _Group:
     def __init__(self, box: Outbox, posted: Sequence[Posted]) -> None:
         self._box = box
         self._receipts = _receipts(
-            box.cursor, [event.event_id for event, _ in posted if event.event_id]
+            box.cursor, [one.event.event_id for one in posted if one.event.event_id]
         )
         self._sessions = ingest_sql.read_sessions(
-            box.cursor, {event.session_id for event, _ in posted}
+            box.cursor, {one.event.session_id for one in posted}
         )
         keys = [session.pk for session in self._sessions.values()]
         self._joined = ingest_sql.count_joins(box.cursor, keys, box.now)
         self._touched: dict[str, Session] = {}
         self._records: list[tuple[Any, ...]] = []
 
-    def accept(self, event: HookEvent, source: str) -> Receipt:
+    def accept(self, event: HookEvent, source: str, process: ProcessNote | None) -> Receipt:
         """Append an event's messages and apply it to its session, once.
 
         1. One that was stored before, here or earlier, has its first receipt (D31). 2. Find its
@@ -120,7 +125,7 @@ class _Group:
         joined = self._joined.get(session.pk, 0)
         receipt = Receipt(event.event_id or str(uuid.uuid4()), joined)
         whole = _summarize(self._box, session, event, self._records)
-        row = observed.append(self._box, session, whole, receipt.event_id, new=new)
+        row = observed.append(self._box, session, whole, receipt.event_id, new=new, process=process)
         self._receipts[receipt.event_id] = receipt
         about = (event.event, event.session_id, projection.tool_of(event), row.seq)
         self._records.append((receipt.event_id, *about, joined, self._box.moment))

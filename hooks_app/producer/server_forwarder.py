@@ -14,7 +14,6 @@ from concurrent.futures import CancelledError
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from django.db import DataError, IntegrityError
 from django.db import Error as DatabaseError
@@ -54,7 +53,7 @@ class StoreSender:
     def send(self, events: Sequence[Event]) -> list[Result]:
         """Store events in one transaction. Raises Unreachable when the database is away."""
         now = datetime.now(UTC)
-        parsed = [_parse(event.fields, now) for event in events]
+        parsed = [_parse(event, now) for event in events]
         good = [one for one in parsed if isinstance(one, Posted)]
         try:
             stored = iter(ingestion.begin(store_group, good).result() if good else [])
@@ -66,9 +65,9 @@ class StoreSender:
         return [WAITS if result.verdict == "waits" else result for result in results]
 
 
-def _parse(event: dict[str, Any], now: datetime) -> Posted | Result:
+def _parse(event: Event, now: datetime) -> Posted | Result:
     try:
-        return Posted(parse_made_event(event, now=now), SOURCE)
+        return Posted(parse_made_event(event.fields, now=now), SOURCE, event.process)
     except HookInvalid as invalid:
         rules = {one["rule"] for one in invalid.violations}
         why = "; ".join(one["message"] for one in invalid.violations)[:500]

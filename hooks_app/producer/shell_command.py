@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from bridge_project.kernel.private_files import write_private_file
+from hooks_app.producer.process_note import NOTE_MARK
 
 SPOOL_MAX_BYTES = 200 * 2**20
 HOOK_SCRIPT = "hook.sh"
@@ -32,6 +33,8 @@ HOOK_MATCHERS: dict[str, str | None] = {
     "SubagentStop": None,
     "PreCompact": None,
     "Notification": None,
+    "Elicitation": None,
+    "ElicitationResult": None,
 }
 
 
@@ -54,6 +57,10 @@ def hook_command(spool: str) -> str:
 def hook_script(spool: str) -> str:
     """Return the script, which writes standard input into a new spool file.
 
+    Before it stands a note of the agent's process (see process_note.py): its id and the directory
+    of its settings, boot, and the state of the first process, which tells a pid namespace from
+    others, and of the agent's.
+
     One process besides the shell, cat: the shell's own ``read`` takes a byte at a time. Below an
     agent that a bridge has started (AGENT_BRIDGE_SESSION) it writes nothing: each call would be
     reported twice.
@@ -72,11 +79,25 @@ if cd {quoted(spool)} && [ ! -e full ]; then
   # The process id names the file. One that comes again, as in each new container, finds the name
   # taken.
   name=$$ tries=0
+  case $CLAUDE_PID in
+  '' | *[!0-9]*) agent=$PPID by=parent ;;
+  *) agent=$CLAUDE_PID by=agent ;;
+  esac
+  set --
+  for each in /proc/sys/kernel/random/boot_id /proc/1/stat /proc/$agent/stat; do
+    [ -r $each ] && set -- "$@" $each
+  done
   while [ ! $written ] && [ $tries -lt {MOST_TRIES} ]; do
     {{
       written=1
-      # LC_ALL=C spares cat the reading of locale files. On a full disk leave a mark.
-      LC_ALL=C cat || {{ rm -f $name; echo >lost; cat >/dev/null; }}
+      printf '{NOTE_MARK}%s %s %s\n' $agent $by "${{CLAUDE_CONFIG_DIR:-$HOME/.claude}}"
+      # LC_ALL=C spares cat the reading of locale files. On a full disk leave a mark; but an agent
+      # that has just ended is no reason to lose its event.
+      LC_ALL=C cat "$@" - || [ ! -r /proc/$agent/stat ] || {{
+        rm -f $name
+        echo >lost
+        cat >/dev/null
+      }}
     }} >$name
     tries=$((tries + 1)) name=$$.$tries
   done

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bridge_project.kernel.private_files import make_real_dir, write_private_file
+from hooks_app.producer.process_note import ProcessNote, split_note
 from hooks_app.producer.shell_command import HOOK_SCRIPT, write_hook_script
 from hooks_app.producer.translate import EVENT_MAX_BYTES, NeverAnEvent, dump, iso
 
@@ -98,8 +99,8 @@ class Spool:
                     found.append(_file(name, entry.stat(follow_symlinks=False)))
         return sorted(found)
 
-    def read(self, name: str) -> tuple[File, dict[str, Any]]:
-        """Return a file once it is whole, and its JSON.
+    def read(self, name: str) -> tuple[File, dict[str, Any], ProcessNote | None]:
+        """Return a file once it is whole, its JSON, and the note of the agent's process.
 
         Raises NeverAnEvent, ValueError when it is not (or not yet) an event, OSError.
         """
@@ -109,12 +110,13 @@ class Spool:
         if file.odd:
             raise NeverAnEvent(file.odd)
         try:
+            note, data = split_note(data)
             raw = json.loads(data.decode("utf-8-sig", "replace"), strict=False)
         except RecursionError:
             raise NeverAnEvent("nested too deeply") from None
         if not isinstance(raw, dict):
             raise NeverAnEvent("not a JSON object")
-        return file, raw
+        return file, raw, note
 
     def event_id(self, file: File) -> str:
         """Make an id from spool, name and time, the same after a restart."""

@@ -86,7 +86,7 @@ class SpoolQueue:
             if before and before[0] == file:
                 _, since, why = before
             else:
-                whole, raw = self.spool.read(file.name)
+                whole, raw, _ = self.spool.read(file.name)
                 session, kind = raw.get("session_id"), str(raw.get("hook_event_name"))
                 known = session if isinstance(session, str) else ""
                 return Item(whole, known, kind, self.spool.event_id(whole))
@@ -145,10 +145,11 @@ class SpoolQueue:
     def _event(self, item: Item, now: float, clock_offset: float) -> Event | None:
         """Translate an event; None when its file is gone or was set aside."""
         try:
-            raw, when = self.spool.read(item.file.name)[1], item.file.mtime_ns / 1e9
+            _, raw, note = self.spool.read(item.file.name)
+            when = item.file.mtime_ns / 1e9
             event = translate(raw, now=now, mtime=when, event_id=item.event_id, offset=clock_offset)
             if event is not None:
-                return event
+                return event._replace(process=note)
             self.spool.drop(item.file.name)
         except FileNotFoundError:
             pass

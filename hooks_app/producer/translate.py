@@ -8,8 +8,9 @@ from collections.abc import Callable
 from datetime import datetime, timezone
 from typing import Any, NamedTuple
 
-from bridge_project.protocol.agent_text import for_person, is_task_notification
+from bridge_project.protocol.agent_text import for_person, made_prompt
 from bridge_project.protocol.risk import risk_of
+from hooks_app.producer.process_note import ProcessNote
 
 EVENT_MAX_BYTES = 2**20
 FRESH_SECONDS = 240.0  # the bridge takes 300 either side; the rest is for the way there
@@ -25,10 +26,14 @@ Translated = tuple[str, dict[str, Any]]  # event and payload
 
 
 class Event(NamedTuple):
-    """Hold an event and its JSON, which a sender on another machine posts."""
+    """Hold an event and its JSON, which a sender on another machine posts.
+
+    ``process``: the agent's, which means something on its own machine only and is not posted.
+    """
 
     fields: Raw
     body: bytes
+    process: ProcessNote | None = None
 
 
 class NeverAnEvent(ValueError):
@@ -79,8 +84,8 @@ def _post_tool(raw: Raw) -> Translated:
 
 def _prompt(raw: Raw) -> Translated:
     prompt = str(raw.get("prompt") or "")
-    if is_task_notification(prompt):
-        return "UserPromptSubmit", {"prompt": for_person(prompt), "context": {"synthetic": True}}
+    if (made := made_prompt(prompt)) is not None:
+        return "UserPromptSubmit", {"prompt": made, "context": {"synthetic": True}}
     return "UserPromptSubmit", {"prompt": prompt}
 
 
@@ -110,6 +115,16 @@ def _subagent_stop(raw: Raw) -> Translated:
     return "SubagentStop", {"result": result, "context": context}
 
 
+def _elicitation(raw: Raw) -> Translated:
+    """Translate an MCP server's question to the person, or that it was answered."""
+    server = str(raw.get("mcp_server_name") or "An MCP server")
+    if raw["hook_event_name"] == "ElicitationResult":
+        text, kind = f"{server} was answered: {raw.get('action')}", "elicitation_result"
+    else:
+        text, kind = f"{server}: {raw.get('message') or 'needs your input'}", "elicitation"
+    return "Notification", {"message": text, "level": "info", "notification_type": kind}
+
+
 def _notification(raw: Raw) -> Translated:
     kind = str(raw.get("notification_type") or "")
     usual = "warning" if kind == "permission_prompt" else "error" if "error" in kind else "info"
@@ -135,6 +150,8 @@ TRANSLATIONS: dict[str, tuple[Callable[[Raw], Translated], tuple[str, ...]]] = {
     "SubagentStop": (_subagent_stop, _STOP_FIELDS),
     "PreCompact": (lambda raw: ("PreCompact", {"trigger": raw.get("trigger")}), ()),
     "Notification": (_notification, ()),
+    "Elicitation": (_elicitation, ("message",)),
+    "ElicitationResult": (_elicitation, ("content",)),  # what was typed is no news for a phone
 }
 
 

@@ -11,15 +11,16 @@ from typing import NamedTuple
 from django.db.models import QuerySet
 
 from bridge_project.kernel.text import printable
-from sessions_app.approvals.tool_call import Call
+from sessions_app.approvals.tool_call import ID_MAX_CHARS, Call
 from sessions_app.log.outbox import Outbox
 from sessions_app.models import Session, ToolCall
 
+UUID_CHARS = 36
 _CALL = ToolCall._meta.db_table
-# No two calls share an id: one whose id the session has had gets another.
+# No two calls share an id: one whose id the session has had gets another, which begins with it.
 _BEGIN = f"""
     INSERT INTO "{_CALL}" (
-        session_id, tool_call_id, tool, same, risk_level, created_at,
+        session_id, tool_call_id, tool, agent_id, agent_type, same, risk_level, created_at,
         forwarded, description, params, source, decided_by, reason, frame
     )
     SELECT
@@ -30,7 +31,7 @@ _BEGIN = f"""
             ) THEN %(other_id)s
             ELSE COALESCE(%(id)s, %(other_id)s)
         END,
-        %(tool)s, %(same)s, %(risk_level)s, %(now)s,
+        %(tool)s, %(agent_id)s, %(agent_type)s, %(same)s, %(risk_level)s, %(now)s,
         FALSE, '', '', '', '', '', ''
     WHERE NOT EXISTS (
         SELECT 1 FROM "{_CALL}"
@@ -39,38 +40,44 @@ _BEGIN = f"""
     )
     RETURNING tool_call_id
 """
-# The open call that ran: the equal one with that id, else the one that waits, else the oldest equal
-# one, else the one with that id. When an agent uses one id for two calls, the one that ran must not
-# approve the other. A call that was refused at the machine does not run.
+_OF_THAT_ID = """
+    (tool_call_id = %(id)s OR substr(tool_call_id, 1, %(length)s) = %(begins)s)
+"""
+# The open call that ran: one that the agent began under that id, the equal one first, for a hook
+# may have changed its parameters (D65); else the equal one that waits, else the oldest equal one.
+# When an agent uses one id for two calls, the one that ran must not approve the other. A call that
+# was refused at the machine does not run.
 _END = f"""
     UPDATE "{_CALL}" SET finished_at = %(now)s
     WHERE id = COALESCE(
         (
             SELECT id FROM "{_CALL}"
-            WHERE session_id = %(session)s AND finished_at IS NULL AND same = %(same)s AND (
-                tool_call_id = %(id)s
-                OR decision IS NULL OR decision <> 'rejected' OR decided_by <> 'agent'
-            )
-            ORDER BY
-                CASE WHEN tool_call_id = %(id)s THEN 0 WHEN decision = 'pending' THEN 1 ELSE 2 END,
-                id
+            WHERE session_id = %(session)s AND finished_at IS NULL AND {_OF_THAT_ID}
+            ORDER BY CASE WHEN same = %(same)s THEN 0 ELSE 1 END, id
             LIMIT 1
         ),
         (
             SELECT id FROM "{_CALL}"
-            WHERE session_id = %(session)s AND finished_at IS NULL AND tool_call_id = %(id)s
+            WHERE session_id = %(session)s AND finished_at IS NULL AND same = %(same)s
+                AND (decision IS NULL OR decision <> 'rejected' OR decided_by <> 'agent')
+            ORDER BY CASE WHEN decision = 'pending' THEN 0 ELSE 1 END, id
+            LIMIT 1
         )
     )
-    RETURNING id, tool_call_id, decision
+    RETURNING id, tool_call_id, decision, same <> %(same)s
 """
 
 
 class Ended(NamedTuple):
-    """Hold the key of a call that has ended, and what was decided about it."""
+    """Hold the key of a call that has ended, and what was decided about it.
+
+    ``changed``: it ran with other parameters than those that were reported.
+    """
 
     key: int
     tool_call_id: str
     decision: str | None
+    changed: bool
 
 
 def of(session: Session) -> QuerySet[ToolCall]:
@@ -87,7 +94,8 @@ def asked_about(session: Session, call: Call, *, of_open_call: bool) -> ToolCall
     """Return the open call with the id, tool and parameters of one that asks.
 
     ``of_open_call``: else the newest equal one that nobody was asked about, for an interrupted one
-    stays open; or a pending one.
+    stays open; or a pending one; or the oldest of that agent and tool that nobody was asked about,
+    whose parameters a hook has changed (D65).
     """
     equal = of(session).filter(same=call.digest)
     found = equal.filter(tool_call_id=call.id).first() if call.id else None
@@ -95,8 +103,33 @@ def asked_about(session: Session, call: Call, *, of_open_call: bool) -> ToolCall
         found = (
             equal.filter(decision=None).last()
             or equal.filter(decision=ToolCall.Decision.PENDING).first()
+            or of(session).filter(decision=None, tool=name_of(call), agent_id=call.agent.id).first()
         )
     return found
+
+
+def other_id(call: Call) -> str:
+    """Return an id for a call whose own is taken, or that has none."""
+    made = str(uuid.uuid4())
+    return f"{_begins(call)}{made}" if call.id else made
+
+
+def _begins(call: Call) -> str:
+    """Return how the ids begin that other calls of that id were given."""
+    return f"{(call.id or '')[: ID_MAX_CHARS - UUID_CHARS - 1]}~"
+
+
+def end_unasked(box: Outbox, session: Session, agent_id: str | None = None) -> list[str]:
+    """End open calls that nobody was asked about, for their turn is over; return ids.
+
+    ``agent_id``: those of that subagent only.
+    """
+    which = {} if agent_id is None else {"agent_id": agent_id}
+    over = of(session).filter(decision=None, **which)
+    ids = list(over.values_list("tool_call_id", flat=True))
+    if ids:
+        over.update(finished_at=box.now)
+    return ids
 
 
 def begin(box: Outbox, session: Session, call: Call) -> str | None:
@@ -104,8 +137,10 @@ def begin(box: Outbox, session: Session, call: Call) -> str | None:
     values = {
         "session": session.pk,
         "id": call.id,
-        "other_id": str(uuid.uuid4()),
+        "other_id": other_id(call),
         "tool": name_of(call),
+        "agent_id": call.agent.id,
+        "agent_type": call.agent.type,
         "same": call.digest,
         "risk_level": call.risk_level,
         "now": box.moment,
@@ -117,7 +152,15 @@ def begin(box: Outbox, session: Session, call: Call) -> str | None:
 
 def end(box: Outbox, session: Session, call: Call) -> Ended | None:
     """End the open call that ran; return it, None if there is none."""
-    values = {"session": session.pk, "id": call.id, "same": call.digest, "now": box.moment}
+    begins = _begins(call) if call.id else ""
+    values = {
+        "session": session.pk,
+        "id": call.id,
+        "begins": begins,
+        "length": len(begins) or 1,  # then no id begins with an empty text
+        "same": call.digest,
+        "now": box.moment,
+    }
     box.cursor.execute(_END, values)
     row = box.cursor.fetchone()
     return Ended(*row) if row else None

@@ -6,6 +6,7 @@ open_calls.py, decisions are made in decisions.py.
 
 import uuid
 from datetime import datetime, timedelta
+from typing import Any
 
 from django.db.models import Q
 
@@ -20,7 +21,7 @@ from bridge_project.protocol.types import ApprovalSource
 from sessions_app import notifications
 from sessions_app.approvals import open_calls
 from sessions_app.approvals.decisions import store_decision
-from sessions_app.approvals.tool_call import Call
+from sessions_app.approvals.tool_call import DIALOGS, Call
 from sessions_app.approvals.tool_result import Failure
 from sessions_app.log.outbox import Outbox, outbox
 from sessions_app.models import Session, ToolCall
@@ -52,7 +53,12 @@ def report(box: Outbox, session: Session, call: Call) -> str:
     _begin(session, call, tool_call_id, box.now)
     if begun:  # else it is open already
         ids = {"session_id": session.session_id, "tool_call_id": tool_call_id, "tool": call.tool}
-        message = s.ToolCall(**ids, params=dict(call.params), description=call.description)
+        message = s.ToolCall(
+            **ids,
+            params=dict(call.params),
+            description=call.description,
+            agent=call.agent.wire(),
+        )
         box.append(session.feed, encode(message))
     return tool_call_id
 
@@ -71,10 +77,11 @@ def ask(box: Outbox, session: Session, call: Call, *, of_open_call: bool = False
     if record is None:
         id_ = call.id or str(uuid.uuid4())
         if ToolCall.objects.filter(session=session, tool_call_id=id_).exists():
-            id_ = str(uuid.uuid4())  # ids name one call each
+            id_ = open_calls.other_id(call)  # ids name one call each
         record = ToolCall(session=session, tool_call_id=id_, created_at=box.now)
     if record.decision is not None:
         return record
+    changed = source == "hooks" and record.same not in ("", call.digest)
     message = encode(
         s.ApprovalRequired(
             session_id=session.session_id,
@@ -85,10 +92,13 @@ def ask(box: Outbox, session: Session, call: Call, *, of_open_call: bool = False
             risk_level=call.risk_level,
             source=source,
             reasoning=call.reasoning,
+            agent=call.agent.wire(),
+            changed=changed or None,
         )
     )
     # Calls that ask are kept in full; the details of others are in the log only.
     record.tool, record.same, record.source = open_calls.name_of(call), call.digest, source
+    record.agent_id, record.agent_type = call.agent
     record.risk_level, record.decision = call.risk_level, _PENDING
     record.description = call.description.replace("\x00", " ")
     record.reasoning = call.reasoning and call.reasoning.replace("\x00", " ")
@@ -112,7 +122,19 @@ def record_hook_outcome(
     """
     ended = open_calls.end(box, session, call)
     tool_call_id = (ended and ended.tool_call_id) or call.id or str(uuid.uuid4())
-    _append_result(box, session, tool_call_id, call.tool, outcome, failure)
+    # a dialog's answers are in the parameters with which it ends
+    changed = ended is not None and ended.changed and call.tool not in DIALOGS
+    _append_result(
+        box,
+        session,
+        tool_call_id,
+        call.tool,
+        outcome,
+        failure,
+        agent=call.agent.wire(),
+        changed=changed or None,
+        params=dict(call.params) if changed else None,
+    )
     if ended and ended.decision is not None:  # somebody was asked
         _end(box, session, ToolCall.objects.get(pk=ended.key), outcome, ran=True)
     _go_on(session, tool_call_id)
@@ -156,9 +178,10 @@ def _append_result(
     tool: str,
     outcome: ToolOutcome,
     failure: Failure | None,
+    **added: Any,
 ) -> None:
-    ids = {"session_id": session.session_id, "tool_call_id": id_, "tool": tool}
-    box.append(session.feed, encode(s.ToolResult(**ids, result=outcome)))
+    ids: dict[str, Any] = {"session_id": session.session_id, "tool_call_id": id_, "tool": tool}
+    box.append(session.feed, encode(s.ToolResult(**ids, result=outcome, **added)))
     if failure is not None:
         error = s.ToolError(
             **ids,
@@ -185,7 +208,9 @@ def _end(
         decision = ToolCall.Decision.APPROVED if ran else _REJECTED
         store_decision(box, session, record, decision, by=ToolCall.DecidedBy.AGENT)
         return
-    if record.decision == _REJECTED and ran:
+    # what was rejected on no device was allowed at the machine after all
+    at_desk = session.kind == Session.Kind.OBSERVED and record.device_id is None
+    if record.decision == _REJECTED and ran and not at_desk:
         box.append_to_all(encode(notifications.ran_anyway(session, record)))
 
 
@@ -204,9 +229,26 @@ def reject_pending(
 
 
 def reject_passed_over(box: Outbox, session: Session) -> None:
-    """Reject pending calls whose agent went on; record it as decided at the machine."""
+    """End the calls of a turn that is over, for its agent went on.
+
+    Those that wait are rejected; it is recorded as decided at the machine.
+    """
     reject_pending(box, session, by=ToolCall.DecidedBy.AGENT)
     _report_without_result(box, session)
+    if session.calls:
+        open_calls.end_unasked(box, session)
+
+
+def end_subagent(box: Outbox, session: Session, agent_id: str) -> None:
+    """End the calls of a subagent that has ended, as `reject_passed_over` does."""
+    if not session.calls:
+        return
+    waiting = open_calls.of(session).filter(decision=_PENDING, agent_id=agent_id)
+    over = {*waiting.values_list("tool_call_id", flat=True)}
+    reject_pending(box, session, by=ToolCall.DecidedBy.AGENT, agent_id=agent_id)
+    over |= {*open_calls.end_unasked(box, session, agent_id)}
+    if over:
+        session.set_calls([one for one in session.calls if one["id"] not in over])
 
 
 def _report_without_result(box: Outbox, session: Session) -> None:

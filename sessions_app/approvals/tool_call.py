@@ -5,14 +5,17 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Final, NamedTuple
 
+from bridge_project.protocol.resources import SubAgent
 from bridge_project.protocol.risk import RiskLevel
 from bridge_project.protocol.types import now_text
 
 ID_MAX_CHARS = 256
+AGENT_ID_CHARS = 6  # shown of a subagent's id: several of a type are told apart
 DESCRIPTION_CHARS = 2000
 QUESTION = "AskUserQuestion"  # the tool with which claude-code asks the person something
+DIALOGS = frozenset({QUESTION, "ExitPlanMode"})  # what a person says goes into their parameters
 SUMMARY_CHARS = 200
 _SORTED = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
 # What a person wants to know first of a call, by the names that agents give their parameters.
@@ -20,6 +23,24 @@ MAIN_PARAMETERS = (
     *("command", "file_path", "notebook_path", "path", "url"),
     *("query", "pattern", "prompt", "plan", "description"),
 )
+
+
+class Agent(NamedTuple):
+    """Name the subagent that a call is of; both empty: the session's own agent (D65)."""
+
+    id: str = ""
+    type: str = ""
+
+    def wire(self) -> SubAgent | None:
+        """Return it as messages name it, None for the session's own agent."""
+        return SubAgent(id=self.id, type=self.type) if self.id else None
+
+    def words(self) -> str:
+        """Return the words for a person, empty for the session's own agent."""
+        return f"subagent {self.type} {self.id[:AGENT_ID_CHARS]}" if self.id else ""
+
+
+MAIN_AGENT: Final = Agent()
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +53,13 @@ class Call:
     description: str
     risk_level: RiskLevel = "medium"
     reasoning: str | None = None
+    agent: Agent = MAIN_AGENT
 
     @property
     def digest(self) -> str:
-        """Return a digest that is equal for equal calls, in any order of parameters."""
-        return hashlib.sha256(_SORTED.encode([self.tool, self.params]).encode()).hexdigest()
+        """Return a digest that an agent's equal calls share, in any order of keys."""
+        call = [self.tool, self.params, *([self.agent.id] if self.agent.id else [])]
+        return hashlib.sha256(_SORTED.encode(call).encode()).hexdigest()
 
     def doing(self, since: datetime) -> dict[str, Any]:
         """Return the call as a session's ``doing`` shows it."""

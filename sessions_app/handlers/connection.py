@@ -111,18 +111,20 @@ def _connection_ack(
     """Make the ``connection_ack``; also return session → hash of what it shows."""
     open_ones = Session.objects.exclude(status=Session.Status.CLOSED)
     sessions = list(open_ones.values_list(*session_view.COLUMNS, named=True))
+    shown, folded = session_view.listed(sessions)
     payload = s.ConnectionAck(
         server_version=__version__,
         supported_agents=supported(),
         connection_mode=transport.mode,
         connection_mode_description=MODE_DESCRIPTIONS[transport.mode],
         bridge_url=websocket_url(transport.base_url),
-        active_sessions=list(map(session_view.info_of, sessions)),
+        active_sessions=list(map(session_view.info_of, shown)),
+        idle_sessions=folded,
         device_name=device_name,
         device_token=fresh,
         push=None if conf.bridge_push == "off" else PushOffer(public_key=vapid.public_key()),
     )
-    return encode(payload, id=id), {session.pk: hash(session) for session in sessions}
+    return encode(payload, id=id), {one.pk: session_view.fingerprint(one) for one in sessions}
 
 
 async def health_check(connection: ClientConnection, message: ClientMessage) -> None:

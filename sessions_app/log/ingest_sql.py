@@ -159,17 +159,18 @@ def discard(cursor: Any, rows: Sequence[tuple[int, int, int]]) -> None:
 _SESSION_READ = (
     *("id", "session_id", "kind", "feed_id", "agent_type", "title", "titled", "working_directory"),
     *("status", "closed_at", "hook_count", "recent_events", "pending_approvals", "turn", "doing"),
-    "decided_by_device",
+    *("decided_by_device", "processes", "tasks", "held_stop"),
 )
 _FEED_READ = ("id", "kind", "last_seq", "rows", "bytes")
 _READ_SESSIONS = f"""
     SELECT {_columns(_SESSION_READ, "s.{}")}, {_columns(_FEED_READ, "f.{}")}
     FROM "{_SESSION}" s JOIN "{_FEED}" f ON f.id = s.feed_id
     WHERE s.session_id"""
-_CONVERTED = ("closed_at", "last_activity_at", "recent_events")
+_CONVERTED = ("closed_at", "last_activity_at", "last_sign_at", "recent_events")
 _PLAIN = (
     *("agent_type", "title", "titled", "working_directory", "status", "hook_count"),
     *("pending_approvals", "turn", "doing", "decided_by_device"),
+    *("processes", "tasks", "held_stop"),
 )
 _WRITE_SESSION = f"""
     UPDATE "{_SESSION}" SET {_columns((*_PLAIN, *_CONVERTED), "{0} = %({0})s")} WHERE id = %(id)s
@@ -221,6 +222,7 @@ def write_sessions(cursor: Any, sessions: Iterable[Session]) -> None:
             "id": session.pk,
             "closed_at": moment(session.closed_at),
             "last_activity_at": moment(session.last_activity_at),
+            "last_sign_at": moment(session.last_sign_at),
             "recent_events": connection.ops.adapt_json_value(session.recent_events, None),
         }
         for session in sessions

@@ -1,5 +1,6 @@
 """Create observed sessions; announce, title, close, forget any (D6, D34, D60)."""
 
+import json
 import re
 from datetime import datetime, timedelta
 
@@ -10,7 +11,7 @@ from bridge_project.kernel.ages import ages
 from bridge_project.kernel.text import printable
 from bridge_project.protocol.catalogue import encode
 from bridge_project.protocol.client_messages import SessionEnd
-from bridge_project.protocol.server_messages import SessionStarted
+from bridge_project.protocol.server_messages import Notification, SessionStarted
 from bridge_project.protocol.types import SessionEndReason
 from sessions_app import session_view
 from sessions_app.approvals import service as approvals
@@ -20,7 +21,10 @@ from sessions_app.models import Feed, Session, ToolCall
 DEFAULT_AGENT = "primary-agent"
 CLOSED_AT_ONCE = 50  # in one transaction, which takes some 50 ms
 # what closing a session changes of it
-_CLOSED = ("status", "closed_at", "pending_approvals", "turn", "doing", "decided_by_device")
+CLOSED = (
+    *("status", "closed_at", "pending_approvals", "turn", "doing", "decided_by_device"),
+    *("tasks", "held_stop"),
+)
 
 
 def find(session_id: str | None) -> Session | None:
@@ -66,11 +70,39 @@ def close(
 
     The caller saves it. ``by``: who rejects; ``row_id``: the id of the ``session_end``.
     """
+    if session.held_stop:
+        count_stop(box, session)
     approvals.close_calls(box, session, by=by)
     session.status, session.closed_at = Session.Status.CLOSED, box.now
     session.set_turn(Session.Turn.IDLE)
+    session.tasks = ""
     end = SessionEnd(session_id=session.session_id, reason=reason)
     box.append_to_all(encode(end, id=row_id))
+
+
+def hold_stop(
+    session: Session, notification: Notification | None, *, leaves_subagents: bool
+) -> None:
+    """Keep a Stop that counts when nothing follows it (D65); the caller saves."""
+    if not session.waits:
+        session.set_calls(session.calls)
+    told = notification and notification.wire()
+    session.held_stop = json.dumps({"leaves_subagents": leaves_subagents, "notification": told})
+
+
+def count_stop(box: Outbox, session: Session) -> None:
+    """End the turn as the held Stop said, and notify; the caller saves the session."""
+    held, session.held_stop = json.loads(session.held_stop), ""
+    if not held["leaves_subagents"]:
+        end_turn(box, session)
+    if held["notification"]:
+        box.append_to_all(encode(Notification(**held["notification"])))
+
+
+def end_turn(box: Outbox, session: Session) -> None:
+    """End an observed session's turn, with its calls; the caller saves it."""
+    approvals.reject_passed_over(box, session)
+    session.set_turn(Session.Turn.IDLE)
 
 
 def set_title(session: Session, prompt: str) -> None:
@@ -103,7 +135,7 @@ def close_idle() -> int:
             for session in idle.select_related("feed").order_by("pk")[:CLOSED_AT_ONCE]:
                 close(box, session, "timeout")
                 session.closed_at = None  # nobody ended it: its next event opens it again
-                session.save(update_fields=_CLOSED)
+                session.save(update_fields=CLOSED)
                 closed += 1
     return closed
 

@@ -14,6 +14,7 @@ from tests.conformance.bridge import Bridge
 from tests.conformance.phone import Phone
 from tests.conformance.repositories import Reader, Repository, Work
 from tests.conformance.samples import hook, new_session
+from tests.conformance.terminal import Terminal, until
 from tests.faults.quick import QuickBridge, bridge_of_module
 from tests.servers import Postgres, free_port
 
@@ -181,3 +182,28 @@ def two_roots(narrow: Bridge) -> tuple[Bridge, Path]:
 @pytest.fixture(scope="session")
 def rated(make_bridge: Callable[..., Bridge]) -> Bridge:
     return make_bridge("rated", BRIDGE_RATE_LIMITS="on", BRIDGE_MAX_WEBSOCKETS="50")
+
+
+@pytest.fixture
+def open_terminal(bridge: Bridge, sid: str, tmp_path: Path) -> Iterator[Callable[..., Terminal]]:
+    """Open a terminal in which an agent works on the session, or on another one."""
+    with ExitStack() as ending:
+
+        def open_(session_id: str = sid) -> Terminal:
+            made = Terminal(bridge.data, session_id, str(bridge.root), tmp_path / "home")
+            ending.callback(made.kill)
+            return made
+
+        yield open_
+
+
+@pytest.fixture
+def agent(open_terminal: Callable[..., Terminal], phone: Phone, sid: str) -> Terminal:
+    """An agent at work in a terminal, watched by a phone that has joined its session."""
+    made = open_terminal()
+    made.hook("SessionStart", source="startup")
+    made.hook("UserPromptSubmit", prompt="Deploy it")
+    phone.expect("session_started", session_id=sid)
+    phone.join(sid)
+    until(phone, sid, turn="working")
+    return made

@@ -86,7 +86,7 @@ def test_an_observed_session(bridge: Bridge, phone: Phone) -> None:
     reason = phone.expect("session_end", session_id=sid)["payload"]["reason"]
     assert reason in ("user_request", "timeout", "error", "completed")
     assert phone.events(sid) == [], "D28: the session's own feed waits for the join"
-    bridge.accept(pre(sid, tool_call_id="late"))
+    bridge.accept(post(sid, tool_call_id="late"))
     assert bridge.session(sid)["turn"] == "idle", "it has ended"
 
 

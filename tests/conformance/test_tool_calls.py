@@ -93,9 +93,17 @@ RULES: dict[str, tuple[list[Event], str]] = {
         [before("x"), before("y"), REQUEST, after()],
         "call x, call y, asked y, result y",
     ),
+    "of none equal it is the oldest of that tool that nobody was asked about (D65)": (
+        [before("x"), after("x"), before("y", command="pwd"), before("z", command="id"), REQUEST],
+        "call x, result x, call y, call z, asked y",
+    ),
     "without such a call it is one of its own": (
-        [before("x"), after("x"), before("y", command="pwd"), REQUEST],
+        [before("x"), after("x"), other(pre, tool="Read", tool_call_id="y"), REQUEST],
         "call x, result x, call y, asked ?1",
+    ),
+    "a hook changed its parameters: it ends by its id, and not the equal one (D65)": (
+        [before("x", command="a"), before("y", command="b"), after("x", command="b")],
+        "call x, call y, result x",
     ),
 }
 KINDS = {"tool_call": "call", "approval_required": "asked", "tool_result": "result"}

@@ -188,7 +188,7 @@ def test_it_asks_and_without_a_terminal_does_nothing_unless_told(tmp_path: Path)
                 program.until("[y/N]")
                 program.say(reply)
             assert program.ended() == (1 if reply is None else 0), program.shown
-        assert program.shown.lstrip().startswith("This adds one command to 12 events of")
+        assert program.shown.lstrip().startswith("This adds one command to 14 events of")
         assert ("again with --yes" in program.shown) is (reply is None)
         assert (file.read_text() != "{}") is (data / "spool").exists() is written
     with Program(environment, *command, "--remove", terminal=False) as program:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from hooks_app.producer.process_note import split_note
 from hooks_app.producer.shell_command import (
     HOOK_SCRIPT,
     MOST_TRIES,
@@ -15,6 +16,8 @@ from hooks_app.producer.shell_command import (
     hook_script,
     write_hook_script,
 )
+from sessions_app.observed import processes
+from sessions_app.observed.processes import Process
 from tests.hooks.conftest import run_hook, waiting
 
 LARGE = b"{" + b" " * 200_000 + b"}"
@@ -53,7 +56,10 @@ def test_it_keeps_every_byte_in_every_shell(spool: Path, shell: str) -> None:
     for data in AWKWARD:
         assert quiet(in_shell(shell, spool, data))
         (name,) = waiting(spool)
-        assert (spool / name).read_bytes() == data
+        note, event = split_note((spool / name).read_bytes())
+        assert event == data
+        assert note is not None and (note.pid, note.certain) == (os.getpid(), False)
+        assert processes.lives(Process(**note._asdict()))
         assert stat.S_IMODE((spool / name).stat().st_mode) == 0o600
         (spool / name).unlink()
 
@@ -71,7 +77,8 @@ def test_a_recycled_process_id_overwrites_nothing(spool: Path) -> None:
     for number in range(15):
         run_hook(spool, str(number).encode())
     names = ["4711", *(f"4711.{number}" for number in range(1, 15))]
-    assert [(spool / name).read_bytes() for name in names] == [b"%d" % n for n in range(15)]
+    events = [split_note((spool / name).read_bytes())[1] for name in names]
+    assert events == [b"%d" % n for n in range(15)]
     change_script(spool, str(MOST_TRIES), "15")
     assert not (spool / "lost").exists()
     run_hook(spool, b"15")

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import uuid
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -11,6 +12,7 @@ from django.db import IntegrityError, OperationalError, connection
 from django.utils import timezone
 
 from bridge_project.kernel import database, limits
+from bridge_project.protocol.types import now_text
 from devices_app import pairing
 from devices_app.models import Device, Token
 from hooks_app.intake import store as intake
@@ -115,7 +117,7 @@ def test_what_can_be_resumed_is_kept_for_30_days() -> None:
 
 
 def test_one_that_was_only_quiet_opens_again_by_its_next_event() -> None:
-    """D34: a terminal that was left open for a day is at work again; one that ended is not."""
+    """D34: a terminal that was left open for a day works again; what is late opens none."""
     asks = {"tool": "Bash", "params": {"command": "ls"}, "risk_level": "low"}
     for name in ("quiet", "ended", "quiet, then ended"):
         helpers.post(name, 1)
@@ -127,7 +129,8 @@ def test_one_that_was_only_quiet_opens_again_by_its_next_event() -> None:
         assert helpers.session(name).status == Session.Status.CLOSED
         if name == "quiet, then ended":
             helpers.store(helpers.event(name, "SessionEnd"))
-        helpers.store(helpers.event(name, "PreToolUse", **asks, requires_approval=True))
+        late = helpers.event(name, "PreToolUse", **asks, requires_approval=True)
+        helpers.store(replace(late, timestamp=now_text(timezone.now() - timedelta(seconds=60))))
         session, is_open = helpers.session(name), name == "quiet"
         assert (session.status == Session.Status.ACTIVE) is is_open
         assert (session.pending_approvals == 1) is is_open

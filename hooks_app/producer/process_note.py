@@ -1,0 +1,56 @@
+"""Read the note of the agent's process that a hook puts before its event (D65).
+
+The note is `#1 PID WHO DIRECTORY`, the boot id, and two lines of /proc: of process 1 and of the
+agent. WHO says how the agent was found: it named itself (`agent`), or the hook is its child
+(`parent`), which may be a wrapper that ends with the hook. DIRECTORY is where its settings are.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+NOTE_MARK = "#1 "
+# a process may have any 15 bytes between the parentheses; its start is the 22nd field
+_STAT = re.compile(rb"(\d+) \(.{0,64}?\) [A-Za-z](?: -?\d+){18} (\d+)(?: -?\d+)*\n", re.DOTALL)
+_FIRST = re.compile(rb"#1 (\d{1,10}) (agent|parent) ([^\n]*)\n")
+_BOOT = re.compile(rb"([0-9a-f-]{36})\n")
+
+
+class ProcessNote(NamedTuple):
+    """Name the process of an agent.
+
+    ``start``: ticks since the boot, None where the system does not tell; ``boot``: the boot's id,
+    ``space``: the start of the namespace's first process, which tells pid namespaces apart; "" and
+    None likewise. ``certain``: the agent has named it itself. ``home``: the directory of the
+    agent's settings.
+    """
+
+    pid: int
+    start: int | None
+    boot: str
+    space: int | None
+    certain: bool
+    home: str
+
+
+def split_note(data: bytes) -> tuple[ProcessNote | None, bytes]:
+    """Return a hook file's note, None if it has none, and the event after it."""
+    first = _FIRST.match(data)
+    if first is None:
+        return None, data
+    pid, at, boot = int(first[1]), first.end(), ""
+    if found := _BOOT.match(data, at):
+        boot, at = found[1].decode(), found.end()
+    space, at = _start_of(1, data, at)
+    start, at = _start_of(pid, data, at)
+    home = first[3].decode("utf-8", "surrogateescape")
+    return ProcessNote(pid, start, boot, space, first[2] == b"agent", home), data[at:]
+
+
+def _start_of(pid: int, data: bytes, at: int) -> tuple[int | None, int]:
+    """Return a process's start from its line of /proc, and where the line ends."""
+    found = _STAT.match(data, at)
+    if found is None or int(found[1]) != pid:
+        return None, at
+    return int(found[2]), found.end()

@@ -1,0 +1,100 @@
+"""An agent in a terminal, as far as its hooks tell: a process that runs the installed command."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from hooks_app.producer.shell_command import hook_command
+from tests.conformance.approvals import notifications
+from tests.conformance.phone import Phone
+from tests.short import short
+
+# runs the command for each line that it is given, as an agent does, and says when it has ended
+AGENT = """
+import subprocess, sys
+for line in sys.stdin:
+    done = subprocess.run(["/bin/sh", "-c", sys.argv[1]], input=line.encode(), capture_output=True)
+    print(done.returncode, len(done.stdout + done.stderr), flush=True)
+"""
+
+
+class Terminal:
+    """``home``: what the program has for CLAUDE_CONFIG_DIR."""
+
+    def __init__(self, data: Path, session_id: str, directory: str, home: Path) -> None:
+        self.session_id, self.directory, self.home = session_id, directory, home
+        kept = {name: value for name, value in os.environ.items() if name != "CLAUDE_PID"}
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", AGENT, hook_command(str(data / "spool"))],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=kept | {"CLAUDE_CONFIG_DIR": str(home)},
+            text=True,
+        )
+
+    def hook(self, event: str, **fields: Any) -> None:
+        """Run the hook command for an event, to its end."""
+        body = {"hook_event_name": event, "session_id": self.session_id, "cwd": self.directory}
+        assert self.process.stdin and self.process.stdout
+        self.process.stdin.write(json.dumps(body | fields) + "\n")
+        self.process.stdin.flush()
+        assert self.process.stdout.readline() == "0 0\n", "it is silent, and never fails"
+
+    def tool(self, event: str, command: str, id_: str = "", **fields: Any) -> None:
+        """A hook about a call of Bash; a permission request has no id."""
+        call: dict[str, Any] = {"tool_name": "Bash", "tool_input": {"command": command}}
+        call |= {"tool_use_id": id_} if id_ else {}
+        ran = {"tool_response": {"stdout": "ok", "stderr": ""}} if event == "PostToolUse" else {}
+        self.hook(event, **call, **ran, **fields)
+
+    @property
+    def registry(self) -> Path:
+        """Where Claude Code says what this program does."""
+        return self.home / "sessions" / f"{self.process.pid}.json"
+
+    def register(self, status: str, since: float, **fields: Any) -> None:
+        """Write that file, as the program was seen to; ``since``: seconds since 1970."""
+        self.registry.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        body = {"pid": self.process.pid, "sessionId": self.session_id, "status": status}
+        body |= {"kind": "interactive", "entrypoint": "cli", "statusUpdatedAt": since * 1000}
+        draft = self.registry.with_suffix(".draft")
+        draft.write_text(json.dumps(body | fields))
+        draft.rename(self.registry)
+
+    def kill(self) -> None:
+        """SIGKILL, as when the machine has no memory left."""
+        self.process.kill()
+        self.process.wait(180)
+
+
+# of a bridge that waits less for what does not come
+SOONER = short(
+    *("QUIET_SECONDS", "TURN_END_SECONDS", "TERMINAL_CHECK_SECONDS", "PROCESS_CHECK_SECONDS"),
+    "IDLE_SESSION_FOLD_SECONDS",
+)
+
+
+def shown(phone: Phone, session_id: str) -> dict[str, Any]:
+    told = [one for one in phone.updates if one["session_id"] == session_id]
+    return told[-1] if told else {}
+
+
+def until(phone: Phone, session_id: str, **state: Any) -> dict[str, Any]:
+    """Wait until the phone was told that the session is so; return what it was told."""
+    phone.collect(lambda: shown(phone, session_id).items() >= state.items(), f"it is {state}")
+    return shown(phone, session_id)
+
+
+def until_quiet(phone: Phone, session_id: str) -> dict[str, Any]:
+    phone.collect(lambda: shown(phone, session_id).get("quiet_since") is not None, "no sign of it")
+    return shown(phone, session_id)
+
+
+def heard(phone: Phone, session_id: str) -> list[str]:
+    """The titles of the notifications about a session, in order."""
+    return [one["title"] for one in notifications(phone, session_id)]
