@@ -59,7 +59,7 @@ def test_it_keeps_every_byte_in_every_shell(spool: Path, shell: str) -> None:
         note, event = split_note((spool / name).read_bytes())
         assert event == data
         assert note is not None and (note.pid, note.certain) == (os.getpid(), False)
-        assert processes.lives(Process(**note._asdict()))
+        assert processes.lives(Process(**note._asdict()))  # type: ignore[typeddict-item]
         assert stat.S_IMODE((spool / name).stat().st_mode) == 0o600
         (spool / name).unlink()
 
