@@ -26,6 +26,7 @@ DIRECTORY: Final = Path(__file__).parent / "client"
 START: Final = "app.js"
 PAGE: Final = "index.html"
 WORKER: Final = "sw.js"
+DECLARATIONS: Final = ".d.ts"  # only the type checker reads them: they are not served
 TYPES: Final = {".js": "text/javascript", ".webmanifest": "application/manifest+json"}
 FOR_GOOD: Final = "public, max-age=31536000, immutable"
 SAFE: Final = {
@@ -107,7 +108,7 @@ def load() -> tuple[str, Mapping[str, File]]:
     found = {
         path.relative_to(DIRECTORY).as_posix(): path.read_bytes()
         for path in sorted(DIRECTORY.rglob("*"))
-        if path.is_file()
+        if path.is_file() and not path.name.endswith(DECLARATIONS)
     }
     digest = hashlib.sha256()
     for name, content in found.items():

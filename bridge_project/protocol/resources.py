@@ -25,6 +25,7 @@ class SessionState(Sent):
     none for five minutes, else null (D65).
     """
 
+    nullable = frozenset({"doing", "quiet_since"})
     kind: types.SessionKind
     session_status: types.SessionStatus
     turn: types.Turn
@@ -38,7 +39,7 @@ class SessionState(Sent):
     # schema stays that of the fields.
     @model_serializer(mode="wrap")
     def _with_null(self, write: SerializerFunctionWrapHandler):  # type: ignore[no-untyped-def]
-        return {"doing": None, "quiet_since": None} | write(self)
+        return dict.fromkeys(self.nullable) | write(self)
 
 
 class SessionInfo(SessionState):

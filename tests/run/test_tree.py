@@ -10,7 +10,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-TEXT = {".py", ".md", ".toml", ".txt", ".json", ".html", ".js", ".css", ".yml", ".yaml", ""}
+TEXT = {".py", ".md", ".toml", ".txt", ".json", ".html", ".js", ".ts", ".css", ".yml", ".yaml", ""}
 
 # what must not be in a file that others get
 FORBIDDEN = {
@@ -48,7 +48,7 @@ def test_lines_have_a_hundred_columns() -> None:
     """In pages without their tables and examples, which cannot be wrapped; Python is ruff's."""
     found = []
     for path in tracked():
-        if path.suffix in {".md", ".js", ".css", ".html"}:
+        if path.suffix in {".md", ".js", ".ts", ".css", ".html"}:
             text = re.sub(r"(?ms)^( *)```.*?^\1```|^ *\|.*?$", "", path.read_text(encoding="utf-8"))
             wide = [line for line in text.splitlines() if len(line) > 100 and line[:4].strip()]
             found += [f"{path.relative_to(REPOSITORY)}: {line[:80]}" for line in wide]

@@ -1,0 +1,581 @@
+// Made by `python manage.py generate_docs` from `bridge_project/protocol/`: edit that.
+// Only the type checker reads it; it is not served.
+
+declare namespace Wire {
+  /** Fields that an agent, a tool or a code decides. */
+  type Free = Record<string, any>;
+
+  interface AgentInfo {
+    name: string;
+    can_start: boolean;
+    can_modify: boolean;
+    asks?: boolean;
+    version?: string;
+    reason?: string;
+  }
+
+  interface DiffFile {
+    path: string;
+    old_path: string;
+    new_path: string;
+    status: "modified" | "added" | "deleted" | "untracked" | "renamed";
+    additions: number;
+    deletions: number;
+    hunks: DiffHunk[];
+    old_mode?: string;
+    new_mode?: string;
+    binary?: boolean;
+    truncated?: boolean;
+    counted?: boolean;
+    filtered?: boolean;
+  }
+
+  interface DiffHunk {
+    header: string;
+    old_start: number;
+    old_lines: number;
+    new_start: number;
+    new_lines: number;
+    lines: DiffLine[];
+  }
+
+  interface DiffLine {
+    type: "context" | "added" | "removed";
+    content: string;
+    no_newline?: boolean;
+  }
+
+  interface DirectoryEntry {
+    name: string;
+    type: "file" | "directory";
+    size?: number;
+  }
+
+  interface Doing {
+    tool: string;
+    summary: string;
+    since: string;
+  }
+
+  interface FileTree {
+    path: string;
+    entries: TreeEntry[];
+    truncated?: true;
+  }
+
+  interface GitChange {
+    path: string;
+    status: "modified" | "added" | "deleted" | "untracked" | "renamed";
+    additions: number;
+    deletions: number;
+    conflicted: boolean;
+    staged: boolean;
+    counted: boolean;
+    filtered?: boolean;
+  }
+
+  interface GitCommitName {
+    hash: string;
+    summary: string;
+  }
+
+  interface GitCommitSummary {
+    hash: string;
+    summary: string;
+    files_changed: number;
+    additions: number;
+    deletions: number;
+    also?: string[];
+    note?: string;
+  }
+
+  interface GitUpstream {
+    remote: string;
+    branch: string;
+    url: string;
+  }
+
+  interface HealthChecks {
+    tls_valid: boolean;
+    clock_sync: boolean;
+    version_compatible: boolean;
+    token_permissions: boolean;
+  }
+
+  interface PushKeys {
+    p256dh: string;
+    auth: string;
+  }
+
+  interface PushOffer {
+    public_key: string;
+  }
+
+  interface PushSubscription {
+    endpoint: string;
+    keys: PushKeys;
+  }
+
+  interface RecentEvent {
+    type: string;
+    timestamp: string;
+    tool?: string;
+  }
+
+  interface Session {
+    kind: "observed" | "bridge";
+    session_status: "created" | "active" | "paused" | "closed" | "error";
+    turn: "idle" | "working" | "waiting";
+    doing: Doing | null;
+    pending_approvals: number;
+    resumable: boolean;
+    last_activity_at: string;
+    quiet_since: string | null;
+    id: string;
+    agent_type: string;
+    title: string;
+    working_directory: string;
+    status: "created" | "active" | "paused" | "closed" | "error";
+    created_at: string;
+    websocket_connected: boolean;
+    hook_count: number;
+    recent_events?: RecentEvent[];
+  }
+
+  interface SessionInfo {
+    kind: "observed" | "bridge";
+    session_status: "created" | "active" | "paused" | "closed" | "error";
+    turn: "idle" | "working" | "waiting";
+    doing: Doing | null;
+    pending_approvals: number;
+    resumable: boolean;
+    last_activity_at: string;
+    quiet_since: string | null;
+    session_id: string;
+    agent: string;
+    title: string;
+    working_directory?: string;
+  }
+
+  interface SessionList {
+    sessions: Session[];
+    total: number;
+  }
+
+  interface SubAgent {
+    id: string;
+    type: string;
+  }
+
+  interface ToolErrorDetails {
+    exit_code?: number;
+    stderr?: string;
+    stdout?: string;
+    execution_time_ms?: number;
+  }
+
+  interface ToolOutcome {
+    success: boolean;
+    content: string;
+    diff?: any;
+    metadata?: Free;
+    error?: string;
+    duration_ms?: number;
+  }
+
+  interface TreeEntry {
+    name: string;
+    type: "file" | "directory";
+    size?: number;
+    modified_at?: string;
+    children?: TreeEntry[];
+  }
+
+  interface Violation {
+    field: string;
+    constraint: string;
+    received: string;
+  }
+
+  /** What a client may send: type → payload. */
+  interface Requests {
+    auth: {
+      token: string;
+      client_version: string;
+      platform: "ios" | "android" | "web";
+      device_id?: string;
+    };
+    health_check: {
+      timestamp: string;
+      client_nonce: string;
+      client_capabilities: string[];
+    };
+    acknowledge_warning: {
+      warning_code: string;
+      acknowledged: boolean;
+      acknowledged_at: string;
+    };
+    heartbeat_ping: {};
+    session_start: {
+      agent: string;
+      session_id?: string | null;
+      working_directory: string;
+      resume: boolean;
+      worktree?: string;
+      trust?: string;
+    };
+    session_end: {
+      session_id: string;
+      reason: "user_request" | "timeout" | "error" | "completed";
+    };
+    message: {
+      session_id: string;
+      content: string;
+      role: "user";
+    };
+    session_interrupt: {
+      session_id: string;
+    };
+    approval_response: {
+      session_id: string;
+      tool_call_id: string;
+      decision: "approved" | "rejected" | "modified";
+      modifications?: Free | null;
+    };
+    git_status_request: {
+      session_id: string;
+    };
+    git_commit: {
+      session_id: string;
+      message: string;
+      files?: string[] | null;
+      repository?: string;
+      head?: string;
+      trust?: string;
+    };
+    git_push: {
+      session_id: string;
+      repository?: string;
+      head?: string;
+      set_upstream?: boolean;
+      dry_run?: boolean;
+      trust?: string;
+    };
+    git_diff: {
+      session_id: string;
+      files?: string[] | null;
+      cached: boolean;
+    };
+    file_list: {
+      session_id: string;
+      path: string;
+    };
+    file_read: {
+      session_id: string;
+      path: string;
+      offset?: number;
+      limit?: number;
+    };
+    notification_ack: {
+      notification_ids: string[];
+    };
+    replay_request: {
+      session_id: string;
+      after_id?: string;
+      since?: string;
+    };
+    push_subscribe: {
+      subscription: PushSubscription;
+      detail?: "quiet" | "full";
+    };
+    push_unsubscribe: {};
+    push_test: {};
+  }
+
+  /** What the bridge sends: type → payload. */
+  interface Payloads {
+    connection_ack: {
+      server_version: string;
+      supported_agents: string[];
+      connection_mode:
+        | "local_only"
+        | "private_network"
+        | "secure_remote"
+        | "direct_public"
+        | "misconfigured";
+      connection_mode_description: string;
+      bridge_url: string;
+      requires_health_verification: boolean;
+      active_sessions: SessionInfo[];
+      idle_sessions: number;
+      device_name?: string;
+      device_token?: string;
+      push?: PushOffer;
+    };
+    connection_error: {
+      code: string;
+      message: string;
+      documentation_url?: string;
+      remediation?: string;
+      details?: Free;
+    };
+    health_status: {
+      status: "healthy" | "warning";
+      connection_mode:
+        | "local_only"
+        | "private_network"
+        | "secure_remote"
+        | "direct_public"
+        | "misconfigured";
+      warnings: string[];
+      warning_details: Free;
+      checks: HealthChecks;
+      server_timestamp: string;
+      latency_ms: number;
+      ready: boolean;
+      requires_acknowledgment: boolean;
+    };
+    acknowledgment_accepted: {
+      warning_code: string;
+      ready: boolean;
+      session_timeout: string;
+    };
+    heartbeat_pong: {};
+    session_ready: {
+      session_id: string;
+      agent: string;
+      working_directory: string;
+      branch: string;
+      status: "ready";
+      session_status: "created" | "active" | "paused" | "closed" | "error";
+      asks: boolean | null;
+    };
+    session_end: {
+      session_id: string;
+      reason: "user_request" | "timeout" | "error" | "completed";
+    };
+    stream_start: {
+      session_id: string;
+      message_id: string;
+    };
+    stream_chunk: {
+      session_id: string;
+      message_id: string;
+      content: string;
+      is_tool_use: boolean;
+    };
+    stream_end: {
+      session_id: string;
+      message_id: string;
+      finish_reason: "stop" | "tool_call" | "length" | "error";
+      usage?: Free;
+      interrupted?: boolean;
+    };
+    approval_recorded: {
+      session_id: string;
+      tool_call_id: string;
+      decision: "approved" | "rejected" | "modified";
+      forwarded: boolean;
+      decided_at: string;
+    };
+    git_status_response: {
+      session_id: string;
+      branch: string;
+      ahead: number;
+      behind: number;
+      repository: string;
+      head: string | null;
+      upstream: GitUpstream | null;
+      state: "merge" | "rebase" | "cherry-pick" | "revert" | "bisect" | null;
+      is_clean: boolean;
+      changes: GitChange[];
+      commit?: GitCommitSummary;
+      truncated?: boolean;
+    };
+    git_push_response: {
+      session_id: string;
+      remote: string;
+      branch: string;
+      url: string;
+      commits: GitCommitName[];
+      count: number;
+      links: string[];
+      pushed: boolean;
+    };
+    git_diff_response: {
+      session_id: string;
+      files: DiffFile[];
+      truncated?: boolean;
+    };
+    file_list_response: {
+      session_id: string;
+      path: string;
+      entries: DirectoryEntry[];
+      truncated?: true;
+    };
+    file_read_response: {
+      session_id: string;
+      path: string;
+      content: string;
+      size: number;
+      lines: number;
+      encoding: "utf-8" | "base64";
+    };
+    replay_buffer: {
+      session_id: string;
+      messages: Free[];
+      complete: boolean;
+      source?: "agent";
+    };
+    push_state: {
+      subscribed: boolean;
+      detail: "quiet" | "full" | null;
+      problem?: string;
+    };
+    session_started: {
+      session_id: string;
+      session?: SessionInfo;
+    };
+    session_update: {
+      session: SessionInfo;
+    };
+    tool_call: {
+      session_id: string;
+      tool_call_id: string;
+      tool: string;
+      params: Free;
+      description: string;
+      agent?: SubAgent;
+    };
+    approval_required: {
+      session_id: string;
+      tool_call_id: string;
+      tool: string;
+      params: Free;
+      description: string;
+      risk_level: "low" | "medium" | "high" | "critical";
+      source: "hooks" | "agent_sdk";
+      reasoning?: string;
+      agent?: SubAgent;
+      changed?: boolean;
+      decision?: "approved" | "rejected" | "modified";
+      decided_at?: string;
+      decided_by?: "device" | "agent" | "bridge";
+      modifications?: Free;
+    };
+    tool_result: {
+      session_id: string;
+      tool_call_id: string;
+      tool: string;
+      result: ToolOutcome;
+      agent?: SubAgent;
+      changed?: boolean;
+      params?: Free;
+    };
+    tool_error: {
+      session_id: string;
+      tool_call_id: string;
+      tool: string;
+      code: "TOOL_EXECUTION_FAILED" | "TOOL_TIMEOUT";
+      message: string;
+      details: ToolErrorDetails;
+      retryable: boolean;
+      max_retries: number;
+    };
+    agent_event: {
+      event:
+        | "SessionStart"
+        | "SessionEnd"
+        | "PreToolUse"
+        | "PostToolUse"
+        | "UserPromptSubmit"
+        | "Stop"
+        | "SubagentStop"
+        | "PreCompact"
+        | "Notification";
+      event_type:
+        | "SessionStart"
+        | "SessionEnd"
+        | "PreToolUse"
+        | "PostToolUse"
+        | "UserPromptSubmit"
+        | "Stop"
+        | "SubagentStop"
+        | "PreCompact"
+        | "Notification";
+      event_id: string;
+      session_id: string;
+      timestamp: string;
+      payload: Free;
+    };
+    notification: {
+      notification_id: string;
+      session_id: string | null;
+      notification_type:
+        | "approval_required"
+        | "approval_decided"
+        | "task_complete"
+        | "error"
+        | "agent_idle"
+        | "agent_notification";
+      title: string;
+      body: string;
+      priority: "low" | "normal" | "high";
+      data: Free;
+    };
+    error: {
+      code: string;
+      message: string;
+      session_id: string | null;
+      recoverable: boolean;
+      violations?: Violation[];
+      details?: Free;
+    };
+  }
+
+  /** Request → its answers. */
+  interface Replies {
+    auth: "connection_ack" | "connection_error";
+    health_check: "health_status";
+    acknowledge_warning: "acknowledgment_accepted";
+    heartbeat_ping: "heartbeat_pong";
+    session_start: "session_ready";
+    message: "stream_start" | "stream_chunk" | "stream_end";
+    session_interrupt: "stream_end";
+    approval_response: "approval_recorded";
+    git_status_request: "git_status_response";
+    git_commit: "git_status_response";
+    git_push: "git_push_response";
+    git_diff: "git_diff_response";
+    file_list: "file_list_response";
+    file_read: "file_read_response";
+    replay_request: "replay_buffer";
+    push_subscribe: "push_state";
+    push_unsubscribe: "push_state";
+    push_test: "push_state";
+  }
+
+  /** Types of the log's rows. */
+  type Row =
+    | "session_end"
+    | "session_started"
+    | "stream_start"
+    | "stream_chunk"
+    | "stream_end"
+    | "tool_call"
+    | "approval_required"
+    | "tool_result"
+    | "tool_error"
+    | "agent_event"
+    | "notification"
+    | "error";
+
+  interface Envelope<T extends keyof Payloads> {
+    type: T;
+    id: string;
+    timestamp: string;
+    payload: Payloads[T];
+  }
+  /** A message from the bridge; a heartbeat comes without id and payload. */
+  type Message = { [T in keyof Payloads]: Envelope<T> }[keyof Payloads];
+}
