@@ -92,7 +92,7 @@ def _subclasses(base: type[Wire]) -> Iterator[type[Wire]]:
 def _object(schema: Schema, nullable: frozenset[str], indent: int, *, received: bool) -> str:
     """Write an object type, which closes at `indent`.
 
-    A field without a value is left out, unless the model says that it is sent as null.
+    The bridge leaves out a field without a value, unless the model says that it is sent as null.
     """
     lines = []
     for name, field in schema.get("properties", {}).items():
@@ -101,7 +101,7 @@ def _object(schema: Schema, nullable: frozenset[str], indent: int, *, received: 
         always = name in schema.get("required", ()) or (
             not received and (has_default or name in nullable)
         )
-        if not always and name not in nullable:
+        if not (received or always or name in nullable):
             types = [one for one in types if one != "null"]
         key = f"{' ' * (indent + 2)}{name}{'' if always else '?'}: "
         lines.append(_line(key, types))

@@ -16,18 +16,27 @@ const ROW_MS = 10_000; // by then what a push was about has come, or is over
 const PAIRING = "pairing"; // what /pair hands over, in this tab's storage
 
 const model = new Model();
-const root = document.getElementById("app");
+const root = /** @type {HTMLElement} */ (document.getElementById("app"));
+/** @type {any} */
 let shell = null;
+/** @type {{ view: View | null; path: string }} */
 let shown = { view: null, path: "" };
+/** @type {{ key: string; view: any; paint?(late?: boolean): void } | null} */
 let sheet = null;
+/** @type {typeof import("./net/served.js") | null} */
 let server = null; // net/served.js, loaded after the first screen
 
+/** @type {Go & { follow(event: any): void }} */
 const go = {
   to: addressOf,
   /** What makes an element a link to a screen. */
   link: (name, ...values) => ({ href: addressOf(name, ...values), on: { click: go.follow } }),
   open: (name, ...values) => goTo(addressOf(name, ...values)),
-  /** Follow a link without loading the page again. */
+  /**
+   * Follow a link without loading the page again.
+   *
+   * @param {any} event
+   */
   follow(event) {
     const isPlain = !(event.button || event.metaKey || event.ctrlKey || event.shiftKey);
     if (event.defaultPrevented || event.altKey || !isPlain) return;
@@ -38,8 +47,10 @@ const go = {
   },
 };
 
+/** @type {Promise<unknown>} */
 let arrived = Promise.resolve(null); // where the browser goes back to, which takes it a moment
 
+/** @param {string} path */
 async function goTo(path) {
   await arrived;
   history.pushState({ from: location.pathname }, "", path);
@@ -52,10 +63,13 @@ const pairAgain = () => {
   welcome("", () => location.assign(BASE));
 };
 const places = new Map(); // address → how far its screen was scrolled
+/** @type {App} */
 const app = { model, go, places, offer: null, pairAgain };
 
 // Home and approvals come with the page; the others are loaded when first needed, or soon after.
+/** @type {Record<string, (app: App, at: any) => View>} */
 const VIEWS = { home: homeView, approvals: approvalsView };
+/** @type {Record<string, () => Promise<(app: App, at: any) => View>>} */
 const LOADERS = {
   new: async () => (await import("./views/new_session.js")).newSessionView,
   settings: async () => (await import("./views/settings.js")).settingsView,
@@ -66,21 +80,23 @@ const LOADERS = {
 async function loadSheet() {
   try {
     return (await import("./views/approval.js")).openApproval;
-  } catch (error) {
+  } catch (/** @type {any} */ error) {
     toast(`An approval could not be loaded: ${error.message} Reload the page.`, "warn");
     return null;
   }
 }
 
+/** @param {string} name */
 async function loadView(name) {
   try {
     VIEWS[name] = await LOADERS[name]();
-  } catch (error) {
+  } catch (/** @type {any} */ error) {
     return () => blank(`This screen could not be loaded: ${error.message} Reload the page.`);
   }
   return VIEWS[name];
 }
 
+/** @param {string} sentence */
 const blank = (sentence) => ({
   node: h("section.screen.blank", {}, h("p.empty", {}, sentence)),
   paint: () => {},
@@ -89,6 +105,7 @@ const blank = (sentence) => ({
 const WIDE = matchMedia("(min-width: 900px)");
 
 function makeShell() {
+  /** @param {ScreenName} name @param {string} label @param {string} sign */
   const link = (name, label, sign) =>
     h(
       "a",
@@ -117,7 +134,7 @@ function makeShell() {
     h(
       "div.beside",
       {},
-      button("button.quiet", () => server.useNewer(), "Use it now"),
+      button("button.quiet", () => server?.useNewer(), "Use it now"),
       button("button.quiet", () => later(), "Later"),
     ),
   );
@@ -126,7 +143,7 @@ function makeShell() {
 }
 
 const scroller = () => shown.view?.node.querySelector(".scroller:not(.anchored)");
-const focusTitle = () => shown.view.node.querySelector("h1")?.focus({ preventScroll: true });
+const focusTitle = () => shown.view?.node.querySelector("h1")?.focus({ preventScroll: true });
 
 async function show() {
   const path = location.pathname;
@@ -147,7 +164,7 @@ async function show() {
     places.set(shown.path, scroller()?.scrollTop);
     shown.view?.close?.();
     shown = { view: wideHome ? blank("Choose or start a session.") : view(app, at), path: key };
-    fill(shell.main, shown.view.node);
+    fill(shell.main, shown.view?.node);
     root.dataset.screen = at.name;
     if (!openApprovals(model.home).length) scroller()?.scrollTo(0, places.get(key) ?? 0);
     focusTitle();
@@ -156,6 +173,7 @@ async function show() {
   paint();
 }
 
+/** @param {string} key */
 async function showSheet(key) {
   if (sheet && sheet.key !== key) {
     const old = sheet;
@@ -163,6 +181,7 @@ async function showSheet(key) {
     old.view?.close();
   }
   if (!key || sheet) return;
+  /** @type {any} */
   const mine = { key, view: null };
   sheet = mine;
   const closed = () => {
@@ -189,7 +208,11 @@ async function showSheet(key) {
   mine.paint();
 }
 
-/** Show what is so now; `news` are what came since the last time, in order. */
+/**
+ * Show what is so now; `news` are what came since the last time, in order.
+ *
+ * @param {News[]} news
+ */
 function paint(news = []) {
   const count = openApprovals(model.home).length;
   const { screen } = root.dataset;
@@ -210,13 +233,16 @@ function paint(news = []) {
 }
 
 // Say what happened in a session; where it is seen, in the list or on the screen, only by voice.
+/** @param {Home} _ */
 function sayNews({ approvals, sessions }) {
-  const isListed = shell.list || ["home", "approvals"].includes(root.dataset.screen);
+  const isListed = shell.list || ["home", "approvals"].includes(root.dataset.screen ?? "");
+  /** @param {string} id @param {string} what */
   const say = (id, what) => {
     if (document.visibilityState !== "visible") return;
     const isSeen = (isListed && !sheet) || id === model.viewed;
     (isSeen ? announce : toast)(`${titleOf(model.home.sessions[id], id)}: ${what}`);
   };
+  /** @param {string} tool */
   const nameOf = (tool) => (tool === "AskUserQuestion" ? "A question" : oneLine(tool));
   for (const { key, session_id: id, tool } of openApprovals(model.home))
     if (!approvals[key]) say(id, `${nameOf(tool)} waits for you`);
@@ -230,9 +256,9 @@ function sayNews({ approvals, sessions }) {
 // The public connection's warning must be accepted before anything goes.
 function showWarning() {
   const { phase, health } = model.connection;
-  const place = document.getElementById("warning");
+  const place = /** @type {Element_} */ (document.getElementById("warning"));
   root.inert = phase === "warned";
-  if (!root.inert) return fill(place);
+  if (!root.inert || !health) return fill(place);
   if (place.childElementCount) return null;
   fill(
     place,
@@ -275,6 +301,7 @@ function loadLater() {
 }
 
 // Chrome offers once to install the client; Settings holds the offer.
+/** @param {any} event */
 function keepOffer(event) {
   event.preventDefault();
   app.offer = event;
@@ -283,15 +310,17 @@ function keepOffer(event) {
 function begin() {
   model.connect();
   shell = makeShell();
+  /** @type {News[]} */
   const waiting = [];
   let told = model.home;
   const repaint = onFrame(() => paint(waiting.splice(0)));
   model.follow((news) => {
     if (news.news === "gone") return location.assign(BASE);
-    if (news.news === "trouble") toast(news.text, "warn");
+    if (news.news === "trouble") toast(news.text ?? "", "warn");
     if (news.news === "rows" && !news.session)
-      for (const { payload } of news.rows) toast(named(`${payload.title}: ${payload.body}`));
-    if (["ready", "waiting"].includes(news.connection?.phase)) server?.lookAtServer();
+      for (const { payload } of /** @type {Free[]} */ (news.rows))
+        toast(named(`${payload.title}: ${payload.body}`));
+    if (["ready", "waiting"].includes(news.connection?.phase ?? "")) server?.lookAtServer();
     if (news.home) sayNews(told);
     told = model.home;
     waiting.push(news);
@@ -310,6 +339,7 @@ function begin() {
   show().then(loadServer);
 }
 
+/** @param {string} problem */
 async function welcome(problem, paired = begin) {
   const { welcomeView } = await import("./views/welcome.js");
   const view = welcomeView(model, paired, problem);
@@ -328,6 +358,7 @@ function takePairing() {
   }
 }
 
+/** @param {string} link */
 async function pair(link) {
   const { readPairingLink } = await import("./protocol/pairing.js");
   await model.pair(readPairingLink(link, location.host));
@@ -339,7 +370,7 @@ async function start() {
   let problem = "";
   try {
     if (link) await pair(link);
-  } catch (error) {
+  } catch (/** @type {any} */ error) {
     problem = error.message;
   }
   if (model.identity && !problem) begin();

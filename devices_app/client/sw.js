@@ -14,7 +14,7 @@ async function keep() {
   if (!page.ok || !page.headers.get("ETag")?.includes(version))
     throw new Error("The page is of another version.");
   const cache = await caches.open(CACHE);
-  await cache.addAll(files.map((name) => BASE + name));
+  await cache.addAll(files.map((/** @type {string} */ name) => BASE + name));
   await cache.put(PAGE, page);
 }
 
@@ -23,15 +23,19 @@ async function dropOthers() {
     if (name.startsWith("bridge-") && name !== CACHE) await caches.delete(name);
 }
 
+/** @param {string} path @param {Request} request */
 async function answer(path, request) {
   return (await caches.match(path, { cacheName: CACHE })) ?? fetch(request);
 }
 
-worker.addEventListener("install", (event) => event.waitUntil(keep()));
-worker.addEventListener("activate", (event) => event.waitUntil(dropOthers()));
+worker.addEventListener("install", (/** @type {any} */ event) => event.waitUntil(keep()));
+worker.addEventListener("activate", (/** @type {any} */ event) => event.waitUntil(dropOthers()));
 // Only a person decides when the next version takes over: see net/served.js.
-worker.addEventListener("message", ({ data }) => data === "take over" && worker.skipWaiting());
-worker.addEventListener("fetch", (event) => {
+worker.addEventListener(
+  "message",
+  (/** @type {any} */ { data }) => data === "take over" && worker.skipWaiting(),
+);
+worker.addEventListener("fetch", (/** @type {any} */ event) => {
   const { request } = event;
   const { origin, pathname } = new URL(request.url);
   if (request.method !== "GET" || origin !== worker.location.origin) return;
@@ -41,12 +45,14 @@ worker.addEventListener("fetch", (event) => {
 
 const part = encodeURIComponent;
 
+/** @param {Free} _ */
 function screenOf({ notification_type: type, session_id: session, tool_call_id: call }) {
   if (type === "approval_required") return `${PAGE}approvals/${part(session)}/${part(call)}`;
   return session ? `${PAGE}s/${part(session)}` : PAGE;
 }
 
 // A service may deliver a push without its content, and browsers one that is no JSON.
+/** @param {any} data */
 function read(data) {
   try {
     return data?.json() ?? {};
@@ -56,13 +62,16 @@ function read(data) {
 }
 
 // Browsers want something to be shown for every push.
+/** @param {Free} said */
 function show(said) {
   const { title = "The bridge has news", body = "" } = said;
   const about = { body, tag: screenOf(said), data: screenOf(said), icon: `${BASE}icon-512.png` };
   return worker.registration.showNotification(title, about);
 }
 
+/** @param {string} path */
 async function open(path) {
+  /** @type {any[]} */
   const windows = await worker.clients.matchAll({ type: "window", includeUncontrolled: true });
   const ours = windows.filter(({ url }) => new URL(url).pathname.startsWith(PAGE));
   const tab = ours.find(({ focused }) => focused) ?? ours[0];
@@ -71,8 +80,10 @@ async function open(path) {
   return tab.focus();
 }
 
-worker.addEventListener("push", (event) => event.waitUntil(show(read(event.data))));
-worker.addEventListener("notificationclick", (event) => {
+worker.addEventListener("push", (/** @type {any} */ event) =>
+  event.waitUntil(show(read(event.data))),
+);
+worker.addEventListener("notificationclick", (/** @type {any} */ event) => {
   event.notification.close();
   event.waitUntil(open(event.notification.data));
 });

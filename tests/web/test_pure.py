@@ -93,7 +93,7 @@ def test_types() -> None:
         pytest.skip("TypeScript is missing: make test-web, where npm is")
     options = ["--allowJs", "--checkJs", "--noEmit", "--target", "esnext", "--module", "esnext"]
     options += ["--moduleResolution", "bundler", "--lib", "esnext,dom,dom.iterable"]
-    options += ["--skipLibCheck", "--strict", "false"]
-    command = [TSC, *options, *map(str, DIRECTORY.rglob("*.js"))]
+    files = [str(path) for end in ("*.js", "*.d.ts") for path in DIRECTORY.rglob(end)]
+    command = [TSC, *options, "--strict", *files]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stdout

@@ -5,15 +5,17 @@ import { markSeen } from "../store/home.js";
 import { fetchJson, Unanswered } from "./requests.js";
 
 // of a commit's hooks, a remote's, and of an answer of megabytes
+/** @type {Record<string, number>} */
 const PATIENCE_MS = { git_commit: 130_000, git_push: 310_000, replay_request: 60_000 };
 
+/** @param {Engine} engine @param {keyof Wire.Replies} type @param {any} payload */
 async function ask(engine, type, payload) {
   await engine.requests.online();
   if (payload.session_id) await engine.requests.join(payload.session_id);
   return (await engine.requests.send(type, payload, PATIENCE_MS[type])).payload;
 }
 
-/** @returns {Record<string, (...args: any[]) => any>} */
+/** @param {Engine} engine @returns {Commands} */
 export const commandsOf = (engine) => ({
   snapshot: () => ({
     home: engine.home,

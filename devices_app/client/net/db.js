@@ -6,11 +6,13 @@ const ROWS_KEPT = 10_000; // of a session: as many as the bridge keeps
 const TRIM_EVERY = 500; // rows written to a session between two looks at how many it has
 const AT_ONCE = 10; // rows that are looked up or written in one task: the screen goes on between
 
+/** @template T @param {T[]} rows */
 const inSlices = (rows) =>
   Array.from({ length: Math.ceil(rows.length / AT_ONCE) }, (_, at) =>
     rows.slice(at * AT_ONCE, (at + 1) * AT_ONCE),
   );
 
+/** @template T @param {IDBRequest<T>} request @returns {Promise<T>} */
 const done = (request) =>
   new Promise((resolve, reject) => {
     request.onsuccess = () => resolve(request.result);
@@ -18,18 +20,32 @@ const done = (request) =>
   });
 
 // What every device is told comes before rows of its session that stand in front of it.
+/** @param {Row} row @param {Row[]} brought @param {Map<string, number>} known */
 const isEarly = (row, brought, known) =>
   /^(approval_required|notification|session_started|session_end)$/.test(row?.type) &&
   !known.has(row.id) &&
   brought.some(({ id, timestamp }) => timestamp < row.timestamp && !known.has(id));
 
+/**
+ * @param {string} session
+ * @param {{ id: string; place: number }[]} placed
+ * @param {Map<string, Row>} byId
+ * @param {number} last
+ * @param {Row[]} moved
+ * @returns {Fresh}
+ */
 const freshRows = (session, placed, byId, last, moved) => ({
   session,
-  rows: placed.map(({ id }) => byId.get(id)).filter((row) => !moved.includes(row)),
+  rows: placed
+    .map(({ id }) => /** @type {Row} */ (byId.get(id)))
+    .filter((row) => !moved.includes(row)),
   earlier: moved.length > 0 || placed.some(({ place }) => place < last),
 });
 
-/** @returns {Promise<void>} */
+/**
+ * @param {IDBTransaction} transaction
+ * @returns {Promise<void>}
+ */
 const finished = (transaction) =>
   new Promise((resolve, reject) => {
     transaction.oncomplete = () => resolve();
@@ -37,7 +53,11 @@ const finished = (transaction) =>
     transaction.onabort = () => reject(transaction.error ?? new Error("the storage gave up"));
   });
 
-/** Open the storage; never fails: without IndexedDB it lasts until the page is closed. */
+/**
+ * Open the storage; never fails: without IndexedDB it lasts until the page is closed.
+ *
+ * @returns {Promise<Store>}
+ */
 export async function openDatabase() {
   try {
     const request = indexedDB.open(NAME, 1);
@@ -48,7 +68,7 @@ export async function openDatabase() {
         .createIndex("id", "row.id", { unique: true });
     };
     return new Database(await done(request));
-  } catch (error) {
+  } catch (/** @type {any} */ error) {
     return new MemoryDatabase(error.message || String(error));
   }
 }
@@ -57,16 +77,23 @@ export class Database {
   lasting = true;
   trouble = "";
 
+  /** @param {IDBDatabase} db */
   constructor(db) {
     this.db = db;
+    /** @type {Set<IDBTransaction>} */
     this.open = new Set(); // transactions on rows
+    /** @type {Map<string, number>} */
     this.written = new Map();
     // Another tab forgets this bridge, or a newer version of this client wants another layout.
     db.onversionchange = () => db.close();
     db.onclose = () => performance.now() > 10_000 && location.reload(); // dropped; not in a circle
   }
 
-  /** Read a kept value, such as "identity", "home" or "draft:SESSION"; null when absent. */
+  /**
+   * Read a kept value, such as "identity", "home" or "draft:SESSION"; null when absent.
+   *
+   * @param {string} name
+   */
   async get(name) {
     const transaction = this.db.transaction("kept");
     const request = transaction.objectStore("kept").get(name);
@@ -74,7 +101,12 @@ export class Database {
     return (await done(request)) ?? null;
   }
 
-  /** Store a value, or delete it with null; also when the page closes right after it. */
+  /**
+   * Store a value, or delete it with null; also when the page closes right after it.
+   *
+   * @param {string} name
+   * @param {unknown} value
+   */
   async set(name, value, /** @type {any} */ { durability = "strict" } = {}) {
     const transaction = this.db.transaction("kept", "readwrite", { durability });
     const store = transaction.objectStore("kept");
@@ -87,10 +119,10 @@ export class Database {
   /**
    * Store rows and the state that follows from them in one transaction.
    *
-   * @param {{session: string, rows: any[]}[]} groups rows of a session, in the order of the log
-   * @param {(fresh: any[]) => any} home from the new rows, the value "home" to store with them;
+   * @param {Group[]} groups rows of a session, in the order of the log
+   * @param {(fresh: Fresh[]) => Home} home from the new rows, the value "home" to store with them;
    *   called once, in the transaction
-   * @returns {Promise<{session: string, rows: any[], earlier: boolean}[]>} the rows that were
+   * @returns {Promise<Fresh[]>} the rows that were
    *   new; `earlier` tells that some stand before rows that were there already
    */
   async addRows(groups, home) {
@@ -102,7 +134,7 @@ export class Database {
       const known = new Map();
       for (const some of inSlices(brought)) {
         const keys = await Promise.all(some.map(({ id }) => done(index.getKey(id))));
-        keys.forEach((key, at) => key && known.set(some[at].id, key[1]));
+        keys.forEach((key, at) => key && known.set(some[at].id, /** @type {any} */ (key)[1]));
       }
       const early = await this.takeEarly(store, session, brought, known);
       const rows = amongRows(brought, early, known);
@@ -112,11 +144,11 @@ export class Database {
       const met = brought.find(({ id }) => known.has(id));
       const whole = met && (await this.placeBefore(store, session, known.get(met.id))) !== null;
       // Nothing is missing before a row that came and whose predecessor is kept here.
-      const wanted = whole ? rows.filter((/** @type {any} */ row) => row.type !== "gap") : rows;
+      const wanted = whole ? rows.filter((row) => row.type !== "gap") : rows;
       const byId = new Map(wanted.map((row) => [row.id, row]));
       const placed = placeRows([...byId.values()], known, last, before);
       for (const some of inSlices(placed)) {
-        let put = null;
+        let put = /** @type {any} */ (null);
         for (const { id, place } of some) put = store.put({ session, place, row: byId.get(id) });
         await done(put);
       }
@@ -131,17 +163,27 @@ export class Database {
   }
 
   // The greatest place before another one, or null; another tab may have written meanwhile.
+  /** @param {IDBObjectStore} store @param {string} session @param {number} place */
   async placeBefore(store, session, place) {
     const range = IDBKeyRange.bound([session, -Infinity], [session, place], false, true);
     const cursor = await done(store.openKeyCursor(range, "prev"));
-    return cursor ? cursor.key[1] : null;
+    return cursor ? /** @type {any} */ (cursor.key)[1] : null;
   }
 
   // Take out the rows at the end of a session that came too early, oldest first.
+  /**
+   * @param {IDBObjectStore} store
+   * @param {string} session
+   * @param {[Row[], Map<string, number>]} came
+   */
   async takeEarly(store, session, ...came) {
     const request = store.openCursor(IDBKeyRange.bound([session], [session, []]), "prev");
     const found = [];
-    for (let at; isEarly((at = await done(request))?.value.row, ...came); at.continue()) {
+    for (
+      let at = /** @type {any} */ (null);
+      isEarly((at = await done(request))?.value.row, ...came);
+      at.continue()
+    ) {
       found.unshift(at.value.row);
       at.delete();
     }
@@ -149,6 +191,7 @@ export class Database {
   }
 
   // A transaction on rows, and the promise of its end.
+  /** @param {string | string[]} stores @param {IDBTransactionMode} mode */
   begin(stores, mode) {
     const transaction = this.db.transaction(stores, mode);
     this.open.add(transaction);
@@ -162,16 +205,21 @@ export class Database {
     for (const transaction of this.open)
       try {
         if (reading || transaction.mode === "readwrite") transaction.abort();
-      } catch (error) {
+      } catch (/** @type {any} */ error) {
         if (error.name !== "InvalidStateError") throw error; // it is being committed already
       }
   }
 
-  /** Read up to `count` rows of a session that stand before `place`, oldest first, with places. */
+  /**
+   * Read up to `count` rows of a session that stand before `place`, oldest first, with places.
+   *
+   * @param {string} session @param {number} place @param {number} count
+   * @returns {Promise<Placed[]>}
+   */
   async rowsBefore(session, place, count) {
     try {
       return await this.read(session, place, count);
-    } catch (error) {
+    } catch (/** @type {any} */ error) {
       if (error.name !== "AbortError") throw error;
       // The page slept: its timers go on when it wakes.
       await new Promise((go) => setTimeout(go, 100));
@@ -179,6 +227,7 @@ export class Database {
     }
   }
 
+  /** @param {string} session @param {number} place @param {number} count */
   async read(session, place, count) {
     const store = this.begin("rows", "readonly").transaction.objectStore("rows");
     const all = IDBKeyRange.bound([session, -Infinity], [session, place], false, true);
@@ -191,6 +240,7 @@ export class Database {
     return done(store.getAll(IDBKeyRange.bound(first, last)));
   }
 
+  /** @param {IDBObjectStore} store @param {string} session */
   async trim(store, session) {
     const all = IDBKeyRange.bound([session, -Infinity], [session, Infinity]);
     const over = (await done(store.count(all))) - ROWS_KEPT;
@@ -209,21 +259,26 @@ export class Database {
 class MemoryDatabase {
   lasting = false;
 
+  /** @param {string} trouble */
   constructor(trouble) {
     this.trouble = trouble;
     this.kept = new Map();
+    /** @type {Map<string, Placed[]>} */
     this.rows = new Map();
   }
 
+  /** @param {string} name */
   async get(name) {
     return this.kept.get(name) ?? null;
   }
 
+  /** @param {string} name @param {unknown} value */
   async set(name, value) {
     if (value === null) this.kept.delete(name);
     else this.kept.set(name, structuredClone(value));
   }
 
+  /** @param {Group[]} groups @param {(fresh: Fresh[]) => Home} home */
   async addRows(groups, home) {
     const fresh = groups.map(({ session, rows: brought }) => {
       const old = this.rows.get(session) ?? [];
@@ -233,10 +288,11 @@ class MemoryDatabase {
       const early = old.slice(list.length).map(({ row }) => row);
       const rows = amongRows(brought, early, known);
       const last = list.at(-1)?.place ?? 0;
-      const first = known.get(rows.find(({ id }) => known.has(id))?.id);
+      const first = known.get(rows.find(({ id }) => known.has(id))?.id ?? "") ?? NaN;
       const before = list.findLast(({ place }) => place < first)?.place ?? null;
       const byId = new Map(rows.map((row) => [row.id, row]));
       const placed = placeRows([...byId.values()], known, last, before);
+      /** @type {any[]} */
       const added = placed.map(({ id, place }) => ({ session, place, row: byId.get(id) }));
       const all = [...list, ...added].sort((a, b) => a.place - b.place);
       this.rows.set(session, all.slice(-ROWS_KEPT));
@@ -248,6 +304,7 @@ class MemoryDatabase {
 
   abort() {}
 
+  /** @param {string} session @param {number} place @param {number} count */
   async rowsBefore(session, place, count) {
     return (this.rows.get(session) ?? []).filter((row) => row.place < place).slice(-count);
   }
@@ -258,11 +315,18 @@ class MemoryDatabase {
   }
 }
 
-/** Insert early rows among the others by time, after all known ones. */
+/**
+ * Insert early rows among the others by time, after all known ones.
+ *
+ * @param {Row[]} rows
+ * @param {Row[]} early
+ */
 export function amongRows(rows, early, known = new Map()) {
   const all = [...rows];
   for (const one of early) {
-    const time = one.payload?.data?.code === "MESSAGES_DISCARDED" ? "" : one.timestamp;
+    const time =
+      /** @type {Free} */ (one).payload?.data?.code === "MESSAGES_DISCARDED" ? "" : one.timestamp;
+    /** @param {Row} _ */
     const isBefore = ({ id, timestamp }) => known.has(id) || timestamp <= time;
     all.splice(all.findLastIndex(isBefore) + 1, 0, one);
   }
@@ -287,8 +351,8 @@ export function placeRows(rows, known, last, before = null) {
     }
     let end = start;
     while (end < rows.length && !known.has(rows[end].id)) end += 1;
-    const left = start > 0 ? known.get(rows[start - 1].id) : before;
-    const right = end < rows.length ? known.get(rows[end].id) : null;
+    const left = start > 0 ? (known.get(rows[start - 1].id) ?? null) : before;
+    const right = end < rows.length ? (known.get(rows[end].id) ?? null) : null;
     const count = end - start;
     for (let index = 0; index < count; index += 1) {
       const place = between(left, right, last, index, count);
@@ -299,6 +363,13 @@ export function placeRows(rows, known, last, before = null) {
   return placed;
 }
 
+/**
+ * @param {number | null} left
+ * @param {number | null} right
+ * @param {number} last
+ * @param {number} index
+ * @param {number} count
+ */
 function between(left, right, last, index, count) {
   if (right === null) return last + index + 1;
   if (left === null) return right - count + index;

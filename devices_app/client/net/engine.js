@@ -22,28 +22,40 @@ const isInFront = () => document.visibilityState === "visible";
 
 export class Engine {
   /**
-   * @param {any} db the storage, see db.js
-   * @param {{url: string, tokens: string[], deviceId: string}} identity
-   * @param {(news: object) => void} tell what every tab must know; see `Model` for the kinds
+   * @param {Store} db
+   * @param {Identity} identity
+   * @param {Tell} tell what every tab must know; see `Model` for the kinds
    */
   constructor(db, identity, tell) {
     this.db = db;
     this.identity = identity;
+    /** @type {Socket} */
+    this.socket; // once it has started
+    /** @type {Tell} */
     this.tell = (news) => this.stopped || tell(news);
     this.stopped = false;
+    /** @type {Set<string>} */
     this.told = new Set(); // what is said once
     this.keeping = 0;
     this.home = emptyHome();
     this.requests = new Requests(() => this.socket);
     this.outgoing = new Outgoing(this);
+    /** @type {Problem[]} */
     this.problems = [];
+    /** @type {Map<string, string | null>} */
     this.viewing = new Map(); // tab → session on its screen
+    /** @type {Set<string>} */
     this.greeted = new Set(); // ids of the approvals that the bridge has shown on this connection
+    /** @type {Map<string, number>} */
     this.expected = new Map(); // session → how many approvals the bridge holds open
+    /** @type {string[]} */
     this.unseen = []; // ids of notifications that came while the page was hidden
+    /** @type {Wire.Message[]} */
     this.incoming = [];
+    /** @type {Promise<void> | null} */
     this.working = null;
     this.listedAt = 0;
+    /** @type {Commands} */
     this.commands = commandsOf(this);
     /** Done when what is kept was read; commands come after it. */
     this.started = this.start();
@@ -96,6 +108,7 @@ export class Engine {
     this.tell({ news: "connection", connection: this.connection });
   }
 
+  /** @param {string[]} tokens */
   async keepTokens(tokens) {
     const identity = { ...this.identity, tokens };
     const safe = await this.keep("identity", identity, "This device's token could not be stored");
@@ -111,7 +124,11 @@ export class Engine {
     if (Date.now() - this.listedAt > LIST_EVERY_MS) this.list();
   }
 
-  /** Join a session as soon as there is a connection. */
+  /**
+   * Join a session as soon as there is a connection.
+   *
+   * @param {string} session
+   */
   follow(session) {
     this.requests.join(session).catch((error) => {
       if (!(error instanceof Unanswered)) this.note("A session could not be joined", error.message);
@@ -123,11 +140,12 @@ export class Engine {
     try {
       const { sessions } = await fetchJson("/sessions", this.identity.tokens.at(-1));
       this.setHome(reduceSessionList(this.home, sessions));
-    } catch (error) {
+    } catch (/** @type {any} */ error) {
       this.note("The list of closed sessions could not be read", error.message);
     }
   }
 
+  /** @param {Wire.Message} message */
   receive(message) {
     this.incoming.push(message);
     this.working ??= this.work().finally(() => (this.working = null));
@@ -138,11 +156,16 @@ export class Engine {
   }
 
   // Rows are stored before the answers that came behind them: nobody sees one without the other.
+  /** @param {Wire.Message[]} batch */
   async take(batch) {
     const { number } = this.socket;
+    /** @type {string[]} */
     const acks = [];
+    /** @type {string[]} */
     const seen = []; // notifications: acknowledged when somebody looks at the page
+    /** @type {(Group & { old: boolean })[]} */
     let groups = [];
+    /** @param {string} session @param {Row[]} rows @param {boolean} old */
     const add = (session, rows, old) => {
       rows.forEach(({ type, id }) => type === "approval_required" && !old && this.greeted.add(id));
       const last = groups.at(-1);
@@ -163,7 +186,7 @@ export class Engine {
         add(payload.session_id, rowsOf(message, this.strange), isAnswer);
         if (!isAnswer) acks.push(id);
       } else if (isRow(message) && !isAnswer) {
-        add(sessionOf(message) ?? NO_SESSION, [message], false);
+        add(sessionOf(message) ?? NO_SESSION, [/** @type {Row} */ (message)], false);
         (type === "notification" ? seen : acks).push(id);
         continue;
       }
@@ -181,15 +204,18 @@ export class Engine {
   // looked at the page waits until somebody does.
   look = () => isInFront() && this.take([]);
 
+  /** @param {string} session */
   async hasSaid(session) {
     const kept = await this.db.rowsBefore(session, Infinity, LOOKED_AT);
     return kept.some(({ row }) => /^(agent_event|stream_.*)$/.test(row.type));
   }
 
   // Tell whether the rows are stored on this device; otherwise they are shown all the same.
+  /** @param {(Group & { old: boolean })[]} groups */
   async store(groups) {
     const { home: before } = this;
     let folded = false;
+    /** @param {Group[]} found */
     const home = (found) => {
       folded = true;
       const isNew = new Set(found.flatMap(({ rows }) => rows.map(({ id }) => id)));
@@ -203,7 +229,7 @@ export class Engine {
     let kept = true;
     try {
       fresh = await this.db.addRows(groups, home);
-    } catch (error) {
+    } catch (/** @type {any} */ error) {
       if (this.stopped) return false;
       kept = false;
       if (!folded) home(fresh);
@@ -220,15 +246,18 @@ export class Engine {
   }
 
   // What the bridge shows again is open, unless a decision is known here.
+  /** @param {Free} _ */
   isMissing({ type, payload }) {
     const { session_id: session, tool_call_id: call, notification_type: kind } = payload;
     if (type !== "approval_required") return kind === "approval_decided";
     return !this.home.approvals[approvalKey(session, call)]?.decision;
   }
 
+  /** @param {Home} home @param {(Wire.Message | Gap)[]} rows */
   fold = (home, rows) => foldHome(home, rows, new Set(this.viewing.values()));
 
   // Apply a row to the outbox and to the sessions to join, also one that was here before.
+  /** @param {Free} _ @param {boolean} live */
   notice({ type, payload }, live) {
     if (type === "agent_event" && payload.payload.message_id)
       this.outgoing.settle(payload.payload.message_id);
@@ -250,6 +279,7 @@ export class Engine {
   }
 
   // Take a message that is no row: an answer, or an update.
+  /** @param {Wire.Message} message */
   answer(message) {
     const { type, id, payload } = message;
     const isAsked = this.requests.has(id);
@@ -270,14 +300,18 @@ export class Engine {
   }
 
   // The bridge shows each connection every approval that waits; what it does not show is over.
+  /** @param {Wire.Payloads["connection_ack"]} _ */
   greet({ active_sessions: sessions }) {
     this.outgoing.shown.clear();
     this.greeted.clear();
+    /** @type {[string, number][]} */
     const waiting = openApprovals(this.home).map(({ session_id: id }) => [id, 0]);
+    /** @type {[string, number][]} */
     const told = sessions.map((view) => [view.session_id, view.pending_approvals ?? 0]);
     this.expected = new Map([...waiting, ...told]);
   }
 
+  /** @param {string} session */
   closeStale(session) {
     const expected = this.expected.get(session) ?? 0;
     const keys = staleApprovals(this.home, session, this.greeted, expected);
@@ -288,6 +322,7 @@ export class Engine {
       this.tell({ news: "trouble", text: `${NOT_SENT} The call is not open any more.` });
   }
 
+  /** @param {Home} home */
   setHome(home) {
     if (home === this.home || this.stopped) return;
     this.home = home;
@@ -304,24 +339,33 @@ export class Engine {
 
   keepHome = () => this.keep("home", this.home, "The list of sessions could not be stored");
 
-  /** Store a value; tells whether that worked, and notes it where it did not. */
+  /**
+   * Store a value; tells whether that worked, and notes it where it did not.
+   *
+   * @param {string} name
+   * @param {unknown} value
+   * @param {string} trouble
+   */
   async keep(name, value, trouble) {
     try {
       await this.db.set(name, value);
       return true;
-    } catch (error) {
+    } catch (/** @type {any} */ error) {
       this.note(trouble, error.message || String(error), FULL);
       return false;
     }
   }
 
+  /** @param {Strange} _ */
   strange = ({ problem, type, text }) =>
     this.note(`A message could not be read (${problem})`, `${type} ${text}`);
 
   // What is about no session has no conversation to stand in.
+  /** @param {Free} _ */
   noteRow = ({ timestamp, payload: { title, body } }) =>
     this.note(named(title), named(body), "", timestamp);
 
+  /** @param {string} what @param {unknown} detail */
   note(what, detail, said = "", at = new Date().toISOString()) {
     const problem = { at, what, detail: String(detail).slice(0, 500) };
     this.problems = [problem, ...this.problems].slice(0, PROBLEMS_KEPT);

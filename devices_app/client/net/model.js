@@ -15,15 +15,26 @@ const isInFront = () => document.visibilityState === "visible";
 
 export class Model {
   constructor() {
+    /** @type {Store} */
+    this.db; // once it is open
+    /** @type {BroadcastChannel} */
+    this.channel; // once it takes part
     this.tab = crypto.randomUUID();
     this.home = emptyHome();
+    /** @type {Item[]} */
     this.outbox = [];
+    /** @type {Problem[]} */
     this.problems = [];
+    /** @type {Connection} */
     this.connection = { phase: "off" };
+    /** @type {Identity | null} */
     this.identity = null;
+    /** @type {Engine | null} */
     this.engine = null;
     this.leader = ""; // the tab that leads, as far as this one knows
+    /** @type {Set<Tell>} */
     this.listeners = new Set();
+    /** @type {Map<string, Asked>} */
     this.asked = new Map();
   }
 
@@ -37,7 +48,11 @@ export class Model {
     this.outbox = outbox ?? [];
   }
 
-  /** Become the device of a pairing link, before `connect`; other tabs start anew with it. */
+  /**
+   * Become the device of a pairing link, before `connect`; other tabs start anew with it.
+   *
+   * @param {{ token: string; url: string; pin: string }} _
+   */
   async pair({ token, url, pin }) {
     const deviceId = this.identity?.deviceId ?? crypto.randomUUID();
     this.identity = { url, pin, deviceId, tokens: [token], paired: new Date().toISOString() };
@@ -55,7 +70,11 @@ export class Model {
     await this.db.wipe();
   }
 
-  /** Call `listener(news)` on each change; returns the function that ends it. */
+  /**
+   * Call `listener(news)` on each change; returns the function that ends it.
+   *
+   * @param {Tell} listener
+   */
   follow(listener) {
     this.listeners.add(listener);
     return () => this.listeners.delete(listener);
@@ -99,6 +118,7 @@ export class Model {
     const waiting = (this.waiting = new AbortController());
     return new Promise((resolve) => {
       const options = steal ? { steal } : { signal: waiting.signal };
+      /** @type {Engine | null} */
       let engine = null; // the one of this request, once it was granted
       const led = () => {
         const lasting = this.led();
@@ -121,7 +141,9 @@ export class Model {
     const lasting = /** @type {Promise<void>} */ (
       new Promise((resolve) => (this.release = resolve))
     );
-    const engine = new Engine(this.db, this.identity, (news) => this.tell(news));
+    const engine = new Engine(this.db, /** @type {Identity} */ (this.identity), (news) =>
+      this.tell(news),
+    );
     this.engine = engine;
     this.loseLeader();
     // Of a page that sleeps the storage does not answer.
@@ -143,7 +165,7 @@ export class Model {
       this.apply({ news: "snapshot", ...snapshot });
       if (isInFront() && !isLeaderInFront) this.lead(true);
       else await this.call("view", this.tab, this.viewed ?? null);
-    } catch (error) {
+    } catch (/** @type {any} */ error) {
       if (!(error instanceof Unanswered)) throw error;
     }
   }
@@ -160,11 +182,13 @@ export class Model {
     this.channel.close();
   }
 
+  /** @param {News} news */
   tell(news) {
     this.apply(news);
     this.channel.postMessage({ ...news, from: this.tab });
   }
 
+  /** @param {News} news */
   apply(news) {
     if (news.home) this.home = news.home;
     if (news.outbox) this.outbox = news.outbox;
@@ -173,6 +197,7 @@ export class Model {
     for (const listener of this.listeners) listener(news);
   }
 
+  /** @param {any} data */
   hear(data) {
     if (data.gone) {
       this.leave();
@@ -195,13 +220,14 @@ export class Model {
   }
 
   // An old command was sent to a tab that slept: another tab has carried it out by now.
+  /** @param {any} _ */
   async serve({ call, args, ref, until = Infinity }) {
     if (!this.engine || Date.now() > until) return;
     const answer = { answered: ref, from: this.tab };
     this.channel.postMessage({ taken: ref });
     try {
       this.channel.postMessage({ ...answer, result: await this.run(call, args) });
-    } catch (error) {
+    } catch (/** @type {any} */ error) {
       const { code, details } = error;
       const rest = { code, details, lost: error instanceof Unanswered };
       this.channel.postMessage({ ...answer, error: error.message, ...rest });
@@ -214,6 +240,7 @@ export class Model {
     for (const { lost } of [...this.asked.values()]) lost();
   }
 
+  /** @param {any} _ */
   settle({ answered, from, result, error, code, details, lost }) {
     const asked = this.asked.get(answered);
     if (!asked) return;
@@ -225,16 +252,21 @@ export class Model {
       );
   }
 
+  /** @param {keyof Commands} name @param {any[]} args */
   async run(name, args) {
-    const { engine } = this;
+    const engine = /** @type {Engine} */ (this.engine);
     await engine.started;
     if (engine.stopped) throw new Unanswered("Another tab took the connection over. Try again.");
-    return engine.commands[name](...args);
+    return /** @type {Function} */ (engine.commands[name])(...args);
   }
 
   /**
    * Run a command of the engine, in this tab or in the one that leads; a tab in front takes the
    * lead when nobody answers. Rejects with `Unanswered` when nobody leads or answers.
+   *
+   * @template {keyof Commands} T
+   * @param {T} name @param {Parameters<Commands[T]>} args
+   * @returns {Promise<Awaited<ReturnType<Commands[T]>>>}
    */
   async call(name, ...args) {
     while (!this.engine) {
@@ -248,10 +280,12 @@ export class Model {
     return this.run(name, args);
   }
 
+  /** @param {string} name @param {any[]} args */
   callLeader(name, args) {
     const ref = crypto.randomUUID();
     return new Promise((resolve, reject) => {
-      const end = (give) => (value) => {
+      /** @param {(value: any) => void} give */
+      const end = (give) => (/** @type {unknown} */ value) => {
         clearTimeout(asked.timer);
         this.asked.delete(ref);
         give(value);
@@ -274,20 +308,27 @@ export class Model {
     });
   }
 
-  /** Say which session is on this tab's screen, or null. */
+  /**
+   * Say which session is on this tab's screen, or null.
+   *
+   * @param {string | null} session
+   */
   view(session) {
     this.viewed = session;
     return this.identity ? this.call("view", this.tab, session).catch(() => {}) : Promise.resolve();
   }
 
+  /** @param {string} session @param {number} place @param {number} count */
   rowsBefore(session, place, count) {
     return this.db.rowsBefore(session, place, count);
   }
 
+  /** @param {string} session */
   draft(session) {
     return this.db.get(`draft:${session}`);
   }
 
+  /** @param {string} session @param {string} text */
   keepDraft(session, text) {
     return this.db.set(`draft:${session}`, text || null, { durability: "relaxed" });
   }

@@ -9,32 +9,44 @@ import { Unanswered } from "./requests.js";
 const TRIES = 3;
 const WAKES = new Set(["SESS_NOT_ACTIVE", "SESS_CLOSED"]);
 
+/** @param {{ message: { payload: Free } }} _ */
 const keyOf = ({ message: { payload } }) => approvalKey(payload.session_id, payload.tool_call_id);
 
 export class Outgoing {
+  /** @param {Engine} engine */
   constructor(engine) {
     this.engine = engine;
+    /** @type {Item[]} */
     this.items = [];
+    /** @type {Map<string, number>} */
     this.tries = new Map();
+    /** @type {Set<string>} */
     this.shown = new Set(); // keys of the approvals that the bridge has shown on this connection
   }
 
   async load() {
+    /** @type {Item[]} */
     const kept = (await this.engine.db.get("outbox")) ?? [];
     // The numbers of connections were another page's.
     this.items = kept.map((item) => ({ ...item, connection: 0 }));
   }
 
+  /** @param {string} id */
   find(id) {
     return this.items.find(({ message }) => message.id === id);
   }
 
-  /** Store a message, then send it as soon as the rules allow; returns its id. */
+  /**
+   * Store a message, then send it as soon as the rules allow; returns its id.
+   *
+   * @template {Said["type"]} T
+   * @param {T} type @param {Wire.Requests[T]} payload
+   */
   async put(type, payload) {
     const { socket } = this.engine;
     const connection = socket.ready ? socket.number : 0;
     const made = make(type, payload);
-    const { items, dropped } = put(this.items, made, Date.now(), connection);
+    const { items, dropped } = put(this.items, /** @type {Said} */ (made), Date.now(), connection);
     for (const { message } of dropped)
       this.engine.note("Too much waited to be sent; the oldest was dropped", message.type);
     const kept = await this.set(items);
@@ -65,34 +77,46 @@ export class Outgoing {
   }
 
   // One that was closed because nobody was in it goes on with what waits for it (D60).
+  /** @param {string} session @param {Failure} error */
   wake(session, error) {
     if (error.code !== "SESS_CLOSED") throw error;
     const { requests } = this.engine;
     return requests.joining.get(session) ?? requests.join(session, true);
   }
 
+  /** @param {string} session @param {Failure} error */
   failSession(session, error) {
     if (error instanceof Unanswered) return; // the next connection tries again
     for (const { message } of this.items)
       if (message.payload.session_id === session) this.fail(message.id, error);
   }
 
+  /** @param {string} id @param {{ message: string }} _ */
   fail(id, { message }) {
     this.set(fail(this.items, id, message));
   }
 
+  /** @param {string} id */
   again(id) {
     this.set(again(this.items, id));
     this.flush();
   }
 
-  /** Note that the bridge has taken a message, or shows it as taken. */
+  /**
+   * Note that the bridge has taken a message, or shows it as taken.
+   *
+   * @param {string} id
+   */
   settle(id) {
     this.tries.delete(id);
     if (this.find(id)) this.set(settle(this.items, id));
   }
 
-  /** Send a failed message once more, as a new one. */
+  /**
+   * Send a failed message once more, as a new one.
+   *
+   * @param {string} id
+   */
   async retry(id) {
     const item = this.find(id);
     if (!item) return;
@@ -100,7 +124,11 @@ export class Outgoing {
     await this.put(item.message.type, item.message.payload);
   }
 
-  /** Take back a decision that has not been sent; tells whether there was one. */
+  /**
+   * Take back a decision that has not been sent; tells whether there was one.
+   *
+   * @param {string} key
+   */
   withdraw(key) {
     const item = this.items.find(
       (one) =>
@@ -110,7 +138,11 @@ export class Outgoing {
     return Boolean(item);
   }
 
-  /** Drop a decision about a call that is not open any more; tells whether there was one. */
+  /**
+   * Drop a decision about a call that is not open any more; tells whether there was one.
+   *
+   * @param {string} key
+   */
   dropDecisions(key) {
     const items = withoutDecisions(this.items, key);
     const dropped = items.length < this.items.length;
@@ -118,7 +150,12 @@ export class Outgoing {
     return dropped;
   }
 
-  /** Take an `error` that answers a message of the outbox; tells whether it did. */
+  /**
+   * Take an `error` that answers a message of the outbox; tells whether it did.
+   *
+   * @param {string} id
+   * @param {Wire.Payloads["error"]} payload
+   */
   refused(id, payload) {
     const item = this.find(id);
     if (!item) return false;
@@ -141,12 +178,14 @@ export class Outgoing {
     return true;
   }
 
+  /** @param {string} id @param {Promise<unknown>} joining */
   after(id, joining) {
     const again = () => this.again(id); // on the next connection, where this one is lost
     joining.then(again, (error) => (error instanceof Unanswered ? again() : this.fail(id, error)));
   }
 
   // Somebody else has decided otherwise: show and say the decision that stands.
+  /** @param {Item} item @param {Wire.Payloads["error"]} _ */
   overtaken(item, { message, details }) {
     const { session_id: session } = item.message.payload;
     this.settle(item.message.id);
@@ -157,6 +196,7 @@ export class Outgoing {
     this.engine.tell({ news: "trouble", text: message });
   }
 
+  /** @param {Item[]} items */
   set(items) {
     if (items === this.items || this.engine.stopped) return Promise.resolve();
     this.items = items;

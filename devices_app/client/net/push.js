@@ -6,10 +6,14 @@ import { ownRegistration, served } from "./served.js";
 const SUBSCRIBE_MS = 20_000;
 const KEPT = "push"; // what this device wants: "quiet", "full"; nothing: no push
 
-/** Say why this browser cannot be sent pushes; "" when it can. */
+/**
+ * Say why this browser cannot be sent pushes; "" when it can.
+ *
+ * @param {Connection} _
+ */
 export function whyNot({ acked, phase }) {
   if (phase !== "ready") return "There is no connection to the bridge.";
-  if (!acked.push) return "The bridge is set up to send none (BRIDGE_PUSH).";
+  if (!acked?.push) return "The bridge is set up to send none (BRIDGE_PUSH).";
   if (isIOS && !("PushManager" in window))
     return "On an iPhone only an app on the Home Screen is told: add it, and pair it there.";
   if (served.worker === "unknown") return "One moment…";
@@ -20,10 +24,19 @@ export function whyNot({ acked, phase }) {
   return "";
 }
 
-/** What this device wants: "quiet", "full", or null. */
+/**
+ * What this device wants: "quiet", "full", or null.
+ *
+ * @param {Model} model
+ */
 export const wanted = (model) => model.db.get(KEPT);
 
-/** Subscribe to pushes of this detail; asks the person for permission first. */
+/**
+ * Subscribe to pushes of this detail; asks the person for permission first.
+ *
+ * @param {Model} model
+ * @param {Detail} detail
+ */
 export async function switchOn(model, detail) {
   const allowed = await Notification.requestPermission();
   if (allowed !== "granted") throw new Error("This browser was not allowed to show notifications.");
@@ -31,21 +44,30 @@ export async function switchOn(model, detail) {
   await model.db.set(KEPT, detail);
 }
 
+/** @param {Model} model */
 export async function switchOff(model) {
   await model.db.set(KEPT, null);
   await model.call("ask", "push_unsubscribe", {});
-  const { pushManager } = await ownRegistration();
+  const { pushManager } = /** @type {ServiceWorkerRegistration} */ (await ownRegistration());
   await (await pushManager.getSubscription())?.unsubscribe();
 }
 
-/** Have a push sent now; says in words what became of it. */
+/**
+ * Have a push sent now; says in words what became of it.
+ *
+ * @param {Model} model
+ */
 export async function tryPush(model) {
   const { subscribed, problem } = await model.call("ask", "push_test", {});
   if (!subscribed) return "This browser is no longer subscribed: switch push off and on again.";
   return problem ? `It was not sent: ${problem}` : "Sent. It is shown here in a few seconds.";
 }
 
-/** Renew the push subscription on each connection, if a push is wanted. */
+/**
+ * Renew the push subscription on each connection, if a push is wanted.
+ *
+ * @param {Model} model
+ */
 export function keepPush(model) {
   const mend = async () => {
     const detail = await wanted(model);
@@ -63,9 +85,10 @@ async function clear() {
   for (const shown of (await (await ownRegistration())?.getNotifications()) ?? []) shown.close();
 }
 
+/** @param {Model} model @param {Detail} detail */
 async function tell(model, detail) {
-  const { pushManager } = await ownRegistration();
-  const key = model.connection.acked.push.public_key;
+  const { pushManager } = /** @type {ServiceWorkerRegistration} */ (await ownRegistration());
+  const key = model.connection.acked?.push?.public_key ?? "";
   const options = { userVisibleOnly: true, applicationServerKey: key };
   let subscription = await pushManager.getSubscription();
   if (subscription && textOf(subscription.options.applicationServerKey) !== key) {
@@ -78,11 +101,12 @@ async function tell(model, detail) {
     const late = new Promise((_, reject) => setTimeout(reject, SUBSCRIBE_MS, error));
     subscription = await Promise.race([pushManager.subscribe(options), late]);
   }
-  return model.call("ask", "push_subscribe", { subscription: subscription.toJSON(), detail });
+  return model.call("ask", "push_subscribe", { subscription: subscription?.toJSON(), detail });
 }
 
+/** @param {ArrayBuffer | null} key */
 const textOf = (key) =>
-  btoa(String.fromCharCode(...new Uint8Array(key)))
+  btoa(String.fromCharCode(...new Uint8Array(key ?? [])))
     .replace(/=+$/, "")
     .replaceAll("+", "-")
     .replaceAll("/", "_");

@@ -13,10 +13,15 @@ export class Requests {
   /** @param {() => any} socket the socket at this moment */
   constructor(socket) {
     this.socket = socket;
+    /** @type {Map<string, { resolve(message: Wire.Message): void; reject(error: Error): void }>} */
     this.waiting = new Map(); // id → {resolve, reject}
+    /** @type {Set<string>} */
     this.joined = new Set(); // sessions, on this connection
+    /** @type {Map<string, Promise<any>>} */
     this.joining = new Map();
+    /** @type {Map<string, [string, string, More]>} */
     this.begun = new Map(); // session → agent, directory and more, until it is there
+    /** @type {((is: boolean) => void)[]} */
     this.waiters = []; // for a connection
   }
 
@@ -34,7 +39,11 @@ export class Requests {
     for (const go of this.waiters.splice(0)) go(true);
   }
 
-  /** Send a message and return its answer; rejects with `Unanswered` or what the bridge says. */
+  /**
+   * Send a message and return its answer; rejects with `Unanswered` or what the bridge says.
+   *
+   * @param {keyof Wire.Requests} type @param {any} payload @returns {Promise<any>}
+   */
   send(type, payload, timeout = ANSWER_MS) {
     const socket = this.socket();
     if (!socket.ready)
@@ -48,10 +57,15 @@ export class Requests {
     });
   }
 
-  /** Join a session on this connection, once; `resume` wakes one that is paused or was closed. */
+  /**
+   * Join a session on this connection, once; `resume` wakes one that is paused or was closed.
+   *
+   * @param {string} session
+   */
   join(session, resume = false) {
     if (this.joined.has(session) && !resume) return Promise.resolve(null);
-    if (this.joining.has(session) && !resume) return this.joining.get(session);
+    const under = this.joining.get(session);
+    if (under && !resume) return under;
     const [agent, directory, more] = this.begun.get(session) ?? ["", "", {}];
     const payload = { agent, session_id: session, working_directory: directory, resume, ...more };
     const joining = this.send("session_start", payload, resume || agent ? START_MS : ANSWER_MS);
@@ -65,11 +79,16 @@ export class Requests {
     return joining;
   }
 
+  /** @param {string} id */
   has(id) {
     return this.waiting.has(id);
   }
 
-  /** Give a message to the request that waits for it. */
+  /**
+   * Give a message to the request that waits for it.
+   *
+   * @param {Wire.Message} message
+   */
   answer(message) {
     const { type, id, payload } = message;
     if (type === "session_ready") this.joined.add(payload.session_id);
@@ -96,6 +115,7 @@ export class Requests {
 
 // Ask the bridge over HTTP for a path below `/api/v1`; returns the decoded body, or throws an Error
 // with `code` and a message for a person.
+/** @param {string} path @param {string | undefined} token */
 export async function fetchJson(path, token) {
   const response = await fetch(`/api/v1${path}`, {
     headers: { Authorization: `Bearer ${token}` },

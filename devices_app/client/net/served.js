@@ -6,7 +6,7 @@ import { askOrigin } from "./requests.js";
 const WORKER = "/app/sw.js";
 const VERSION = new URL(import.meta.url).pathname.split("/")[2];
 
-/** The findings so far. */
+/** The findings so far. @type {Served} */
 export const served = {
   worker: "unknown", // whether the client is kept here: or kept, refused, absent
   trouble: "", // why it is not
@@ -15,16 +15,22 @@ export const served = {
   skew: null, // milliseconds that this device's clock is ahead of the bridge's
 };
 
+/** @type {ServiceWorkerRegistration | null} */
 let registration = null;
 let changed = () => {};
 let takenOver = false;
 
+/** @param {Partial<Served>} news */
 function learn(news) {
   Object.assign(served, news);
   changed();
 }
 
-/** Look at the server; from now on `tell` is called whenever `served` is another. */
+/**
+ * Look at the server; from now on `tell` is called whenever `served` is another.
+ *
+ * @param {() => void} tell
+ */
 export function begin(tell) {
   changed = tell;
   lookAtServer();
@@ -41,15 +47,16 @@ export async function keepClient() {
   });
   try {
     registration = await container.register(address(), { scope: "/app/", updateViaCache: "none" });
-  } catch (error) {
+  } catch (/** @type {any} */ error) {
     return learn({ worker: "refused", trouble: error.message });
   }
-  registration.addEventListener("updatefound", () => watch(registration.installing));
+  registration.addEventListener("updatefound", () => watch(registration?.installing ?? null));
   watch(registration.installing);
   const newer = served.newer || Boolean(registration.waiting && container.controller);
   return learn({ worker: "kept", newer });
 }
 
+/** @param {ServiceWorker | null} worker */
 function watch(worker) {
   worker?.addEventListener("statechange", () => {
     if (worker.state === "installed" && navigator.serviceWorker.controller) learn({ newer: true });

@@ -12,11 +12,11 @@ export class Socket {
    * @param {string} on.url
    * @param {string[]} on.tokens
    * @param {string} on.deviceId
-   * @param {(message: object) => void} on.deliver a message that is not the connection's own
-   * @param {(state: object) => void} on.changed the connection's state is another
+   * @param {(message: Wire.Message) => void} on.deliver a message that is not the connection's own
+   * @param {(state: State) => void} on.changed the connection's state is another
    * @param {() => void} on.ready this connection may be used
    * @param {(tokens: string[]) => Promise<boolean>} on.keep store tokens; are they safe now?
-   * @param {(problem: any) => void} on.strange a message that cannot be read
+   * @param {(strange: Strange) => void} on.strange a message that cannot be read
    */
   constructor(on) {
     this.on = on;
@@ -55,6 +55,7 @@ export class Socket {
     return this.state.phase === "ready" && this.socket?.readyState === WebSocket.OPEN;
   }
 
+  /** @param {Sent<keyof Wire.Requests>} message */
   send(message) {
     if (this.socket?.readyState === WebSocket.OPEN) this.socket.send(JSON.stringify(message));
   }
@@ -67,6 +68,7 @@ export class Socket {
     if (slept) this.feed({ kind: "wake" });
   }
 
+  /** @param {Happening} event */
   feed(event) {
     const before = this.state;
     const [state, effects] = step(before, event);
@@ -92,9 +94,10 @@ export class Socket {
       ready: () => this.on.ready(),
       deliver: () => this.on.deliver(message),
     };
-    acts[what]();
+    acts[/** @type {Effect["do"]} */ (what)]();
   }
 
+  /** @param {Clock} name */
   cancel(name) {
     clearTimeout(this.timers.get(name));
     this.timers.delete(name);
@@ -110,7 +113,8 @@ export class Socket {
     this.act({ do: "timer", name: "connect", ms: CONNECT_MS });
     const socket = new WebSocket(this.on.url);
     this.socket = socket;
-    const mine = (handle) => (event) => this.socket === socket && handle(event);
+    /** @param {(event: any) => unknown} handle */
+    const mine = (handle) => (/** @type {any} */ event) => this.socket === socket && handle(event);
     socket.onopen = mine(() => this.feed({ kind: "opened" }));
     socket.onclose = mine(() => this.feed({ kind: "closed" }));
     socket.onmessage = mine(({ data }) => {

@@ -7,8 +7,10 @@ const LINES_AT_ONCE = 400; // at first; each tap shows as many again as there ar
 
 const SIGNS = { added: "+", removed: "−", context: " " };
 const NAMES = { added: "added", removed: "removed", context: "" };
+/** @type {Record<string, DiffText["type"]>} */
 const TYPES = { "+": "added", "-": "removed", " ": "context" };
 
+/** @param {DiffText} _ */
 function line({ type, content }) {
   return h(
     `div.line.${type}`,
@@ -19,7 +21,11 @@ function line({ type, content }) {
   );
 }
 
-/** Make the lines of a difference, with a button for those too many to show at once. */
+/**
+ * Make the lines of a difference, with a button for those too many to show at once.
+ *
+ * @param {DiffText[]} lines
+ */
 export function diffLines(lines) {
   const node = h("div.diff", { tabindex: "0", role: "group", "aria-label": "Difference" });
   let drawn = 0;
@@ -33,7 +39,11 @@ export function diffLines(lines) {
   return node;
 }
 
-/** A button that wraps the lines of an element, as they are at first, or lets it scroll. */
+/**
+ * A button that wraps the lines of an element, as they are at first, or lets it scroll.
+ *
+ * @param {Element_} lines
+ */
 export function wrapButton(lines) {
   const turn = () => wrap.setAttribute("aria-pressed", String(lines.classList.toggle("wrap")));
   const wrap = button("button.quiet", turn, icon("wrap"), "Wrap");
@@ -41,7 +51,11 @@ export function wrapButton(lines) {
   return wrap;
 }
 
-/** Lines of a unified diff; those of a hunk, whose header counts them, may look like headers. */
+/**
+ * Lines of a unified diff; those of a hunk, whose header counts them, may look like headers.
+ *
+ * @param {string} text @returns {DiffText[]}
+ */
 export function parseUnified(text) {
   const several = text.split(/^--- .*\n\+\+\+ /m).length > 2;
   let left = 0; // lines of the hunk, before and after
@@ -55,7 +69,11 @@ export function parseUnified(text) {
   });
 }
 
-/** Compare two texts, with some lines around each change: for an edit that waits for a decision. */
+/**
+ * Compare two texts, with some lines around each change: for an edit that waits for a decision.
+ *
+ * @param {string} before @param {string} after @returns {DiffText[]}
+ */
 export function compareTexts(before, after) {
   const [a, b] = [before.split("\n"), after.split("\n")];
   let start = 0;
@@ -67,11 +85,12 @@ export function compareTexts(before, after) {
     a[a.length - 1 - end] === b[b.length - 1 - end]
   )
     end += 1;
-  const context = (lines) => lines.map((content) => ({ type: "context", content }));
+  /** @type {(type: DiffText["type"], lines: string[]) => DiffText[]} */
+  const made = (type, lines) => lines.map((content) => ({ type, content }));
   return [
-    ...context(a.slice(Math.max(0, start - 3), start)),
-    ...a.slice(start, a.length - end).map((content) => ({ type: "removed", content })),
-    ...b.slice(start, b.length - end).map((content) => ({ type: "added", content })),
-    ...context(a.slice(a.length - end, a.length - end + 3)),
+    ...made("context", a.slice(Math.max(0, start - 3), start)),
+    ...made("removed", a.slice(start, a.length - end)),
+    ...made("added", b.slice(start, b.length - end)),
+    ...made("context", a.slice(a.length - end, a.length - end + 3)),
   ];
 }

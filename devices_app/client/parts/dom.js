@@ -6,13 +6,13 @@ const QUIET_MS = 500; // a card that appears or changes takes no tap for so long
  * Make an element.
  *
  * @param {string} tag a tag's name, with classes after dots: `button.primary`
- * @param {object} [attributes] `on`: listeners, `data`: data attributes; none that is false or null
- * @param {...any} children nodes, texts, lists of them; null and false are left out
- * @returns {any} the element
+ * @param {Free} [attributes] `on`: listeners, `data`: data attributes; none that is false or null
+ * @param {...Child} children nodes, texts, lists of them; null and false are left out
+ * @returns {Element_} the element
  */
 export function h(tag, attributes = {}, ...children) {
   const [name, ...classes] = tag.split(".");
-  const node = document.createElement(name);
+  const node = /** @type {Element_} */ (document.createElement(name));
   if (classes.length) node.className = classes.join(" ");
   for (const [key, value] of Object.entries(attributes)) {
     if (value === null || value === undefined || value === false) continue;
@@ -26,20 +26,39 @@ export function h(tag, attributes = {}, ...children) {
   return node;
 }
 
+/** @param {Child[]} children */
 const shown = (children) =>
-  children
+  /** @type {any[]} */ (children)
     .flat(Infinity)
     .filter((child) => child !== null && child !== undefined && child !== false);
 
-/** Replace an element's children. */
+/**
+ * Replace an element's children.
+ *
+ * @param {Element_} node
+ * @param {...Child} children
+ */
 export const fill = (node, ...children) => node.replaceChildren(...shown(children));
 
-/** Make a button; `kind` is one as in `h`: `button.primary`. */
+/**
+ * Make a button; `kind` is one as in `h`: `button.primary`.
+ *
+ * @param {string} kind
+ * @param {() => unknown} act
+ * @param {...Child} children
+ */
 export const button = (kind, act, ...children) =>
   h(kind, { type: "button", on: { click: () => act() } }, ...children);
 
-/** Make a form that calls `act` and asks the server for nothing. */
+/**
+ * Make a form that calls `act` and asks the server for nothing.
+ *
+ * @param {string} kind
+ * @param {() => unknown} act
+ * @param {...Child} children
+ */
 export function form(kind, act, ...children) {
+  /** @param {Event} event */
   const submit = (event) => {
     event.preventDefault();
     act();
@@ -48,40 +67,78 @@ export function form(kind, act, ...children) {
 }
 
 const OFF = { autocomplete: "off", autocorrect: "off", autocapitalize: "off", spellcheck: "false" };
-/** Make a field for text that is not prose: no correction, completion or spelling. */
+/**
+ * Make a field for text that is not prose: no correction, completion or spelling.
+ *
+ * @param {string} tag
+ * @param {Free} attributes
+ */
 export const field = (tag, attributes) => h(tag, { ...OFF, ...attributes });
 
-/** Make a screen: a bar with its title, what stands before and behind that, and its content. */
+/**
+ * Make a screen: a bar with its title, what stands before and behind that, and its content.
+ *
+ * @param {string} title
+ * @param {{ before?: Child; behind?: Child }} _
+ * @param {...Child} content
+ */
 export function screen(title, { before = null, behind = null }, ...content) {
   const heading = h("h1", { tabindex: "-1" }, title);
   const bar = h("header.bar", {}, before, heading, behind);
   return h("section.screen", { "aria-label": title }, bar, ...content);
 }
 
-/** Make the link that leads from a screen to the one above it. */
+/**
+ * Make the link that leads from a screen to the one above it.
+ *
+ * @param {Go} go
+ * @param {ScreenName} name
+ * @param {string} label
+ */
 export const backLink = (go, name, label) =>
   h("a.button.round.quiet.back", { ...go.link(name), "aria-label": label }, icon("back"));
 
-/** Make a row of a list, which leads somewhere. */
+/**
+ * Make a row of a list, which leads somewhere.
+ *
+ * @param {Free} attributes
+ * @param {{ before?: Child; title: Child; meta?: Child; after?: Child }} _
+ */
 export function row(attributes, { before = null, title, meta = null, after = null }) {
   const about = meta === null ? null : h("span.meta", {}, meta);
   const main = h("span.row-main", {}, h("span.title", {}, title), about);
   return h("li.row", {}, h("a.row-link", attributes, before, main, after));
 }
 
-/** Make the terms and descriptions of a `dl.facts`, from an object. */
+/**
+ * Make the terms and descriptions of a `dl.facts`, from an object.
+ *
+ * @param {Record<string, Child>} facts
+ */
 export const factsOf = (facts) =>
   Object.entries(facts).map(([term, fact]) => [h("dt", {}, term), h("dd", {}, fact)]);
 
-/** Set an element's text only where it differs, so that a selection in it survives. */
+/**
+ * Set an element's text only where it differs, so that a selection in it survives.
+ *
+ * @param {Element_} node
+ * @param {string} text
+ */
 export function setText(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
 
-/** The same for the element within `node` that matches. */
+/**
+ * The same for the element within `node` that matches.
+ *
+ * @param {Element_} node
+ * @param {string} selector
+ * @param {string} text
+ */
 export const setPart = (node, selector, text) => setText(node.querySelector(selector), text);
 
 const SVG = "http://www.w3.org/2000/svg";
+/** @type {Record<string, string>} */
 const PATHS = {
   sessions: "M4 6h16M4 12h16M4 18h10",
   approvals: "M9 12l2.5 2.5L16 9.5M12 3l7 3v5c0 4.6-2.9 8.4-7 10-4.1-1.6-7-5.4-7-10V6z",
@@ -99,7 +156,11 @@ const PATHS = {
   attention: "M12 4l9 16H3zM12 10v4M12 17v.01",
 };
 
-/** Draw one of the client's icons; it is decoration, the text beside it has the name. */
+/**
+ * Draw one of the client's icons; it is decoration, the text beside it has the name.
+ *
+ * @param {string} name
+ */
 export function icon(name) {
   const svg = document.createElementNS(SVG, "svg");
   svg.classList.add("icon");
@@ -111,8 +172,13 @@ export function icon(name) {
   return svg;
 }
 
-/** Make a list's children equal to `items`, keeping the nodes of those that stay. */
-export function keyed(list, items, /** @type {any} */ { key, make, update }) {
+/**
+ * Make a list's children equal to `items`, keeping the nodes of those that stay.
+ *
+ * @template T
+ * @param {Element_} list @param {T[]} items @param {Keyed<T>} _
+ */
+export function keyed(list, items, { key, make, update }) {
   list.nodesByKey ??= new Map();
   const kept = new Map();
   let at = list.firstChild;
@@ -132,6 +198,10 @@ export function keyed(list, items, /** @type {any} */ { key, make, update }) {
 /**
  * Show a long list in parts: `draw(count)` shows so many of it and returns how many there are, at
  * first `most`; each tap on the button `more` shows twice as many. `show()` draws again.
+ *
+ * @param {number} most
+ * @param {string} unit
+ * @param {(to: number) => number} draw
  */
 export function pager(most, unit, draw) {
   const more = button("button.quiet.more", () => show(count * 2));
@@ -145,7 +215,11 @@ export function pager(most, unit, draw) {
   return { more, show };
 }
 
-/** Run `paint` once in the next frame, however often it is asked for. */
+/**
+ * Run `paint` once in the next frame, however often it is asked for.
+ *
+ * @param {() => void} paint
+ */
 export function onFrame(paint) {
   let asked = 0;
   return () => {
@@ -157,7 +231,11 @@ export function onFrame(paint) {
   };
 }
 
-/** Let an element take no tap for half a second after it appeared or changed. */
+/**
+ * Let an element take no tap for half a second after it appeared or changed.
+ *
+ * @param {Element_} node
+ */
 export function guard(node) {
   node.classList.add("guarded");
   clearTimeout(node.guarding);
@@ -181,16 +259,29 @@ document.addEventListener("keydown", (event) => {
   if (pressed && document.activeElement?.closest("button, a")) event.preventDefault();
 });
 
+/** @param {Element_} node */
 const fade = (node) => setTimeout(() => node.remove(), 6000);
 
-/** Say a sentence to a screen reader, after those before it. */
+/**
+ * Say a sentence to a screen reader, after those before it.
+ *
+ * @param {string} sentence
+ */
 export function announce(sentence) {
-  fade(document.getElementById("announce").appendChild(h("span", {}, `${sentence} `)));
+  fade(
+    /** @type {Element} */ (document.getElementById("announce")).appendChild(
+      h("span", {}, `${sentence} `),
+    ),
+  );
 }
 
-/** Show a sentence at the foot of the screen for some seconds; a warning outlasts news. */
+/**
+ * Show a sentence at the foot of the screen for some seconds; a warning outlasts news.
+ *
+ * @param {string} sentence
+ */
 export function toast(sentence, tone = "info") {
-  const place = document.getElementById("toasts");
+  const place = /** @type {Element_} */ (document.getElementById("toasts"));
   const node = h(`p.toast.${tone}`, {}, sentence);
   place.append(node);
   while (place.children.length > 3) (place.querySelector(".info") ?? place.firstChild).remove();
@@ -199,11 +290,19 @@ export function toast(sentence, tone = "info") {
   announce(sentence);
 }
 
-/** Make a button that copies a text. */
+/**
+ * Make a button that copies a text.
+ *
+ * @param {string} text
+ */
 export const copyButton = (text) =>
   button("button.quiet.copy", () => copy(text), icon("copy"), "Copy");
 
-/** Copy a text, and say whether it worked. */
+/**
+ * Copy a text, and say whether it worked.
+ *
+ * @param {string} text
+ */
 export async function copy(text) {
   try {
     await navigator.clipboard.writeText(text);
@@ -213,6 +312,7 @@ export async function copy(text) {
   }
 }
 
+/** @type {Record<string, string>} */
 const PHASES = {
   off: "Not connected",
   warned: "Needs you",
@@ -221,7 +321,11 @@ const PHASES = {
   stopped: "Not connected",
 };
 
-/** Make the link that says how the connection is; it is hidden while all is well. */
+/**
+ * Make the link that says how the connection is; it is hidden while all is well.
+ *
+ * @param {Pick<App, "model" | "go">} _
+ */
 export function connectionSign({ model, go }) {
   const node = h("a.connection", go.link("wrong"));
   const paint = () => {
@@ -233,7 +337,14 @@ export function connectionSign({ model, go }) {
   return { node, paint };
 }
 
-/** Show why something was not done; without an answer, what to look at before another try. */
+/**
+ * Show why something was not done; without an answer, what to look at before another try.
+ *
+ * @param {Element_} place
+ * @param {string} title
+ * @param {Failure} error
+ * @param {string} what
+ */
 export function showFailure(place, title, error, what) {
   const unsure = error.code === undefined ? ` Look at ${what} before you try again.` : "";
   const why = h("pre.wrapped", {}, `${error.message}${unsure}`);

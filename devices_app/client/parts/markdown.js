@@ -7,7 +7,7 @@ import { h } from "./dom.js";
  * Show Markdown in an element, again with a longer text while an answer streams; `linkTo(path)`
  * gives what makes an element a link to a file.
  *
- * @param {any} node
+ * @param {Element_} node @param {string} text @param {(path: string) => object} linkTo
  */
 export function showMarkdown(node, text, linkTo) {
   // Bidi controls turn the text around them round.
@@ -25,8 +25,11 @@ export function showMarkdown(node, text, linkTo) {
 }
 
 // Blocks as they stand in the source: a fence, or lines up to an empty one.
+/** @param {string} text */
 function split(text) {
+  /** @type {string[]} */
   const blocks = [];
+  /** @type {string[]} */
   let lines = [];
   let fence = "";
   const end = () => {
@@ -50,10 +53,10 @@ function split(text) {
     } else {
       const isHeading = /^#{1,6}\s/.test(line);
       if (isHeading || beginsList(line, lines[0])) end();
-      if (lines.length > 1 && isRule(line) && lines.at(-1).includes("|") && !isRule(lines[1])) {
-        const head = lines.pop(); // a table's
+      if (lines.length > 1 && isRule(line) && lines.at(-1)?.includes("|") && !isRule(lines[1])) {
+        const head = lines.splice(-1); // a table's
         end();
-        lines.push(head);
+        lines.push(...head);
       }
       lines.push(line);
       if (isHeading) end();
@@ -63,20 +66,23 @@ function split(text) {
   return blocks;
 }
 
+/** @param {string} line */
 const isRule = (line) => /^[\s:|-]+$/.test(line) && line.includes("|") && line.includes("-");
 
 // Whether a list begins in the line, behind other text or a list of another kind.
+/** @param {string} line @param {string | undefined} first */
 function beginsList(line, first) {
   const [item, before] = [ITEM.exec(line), ITEM.exec(first ?? "")];
   if (!item || !first || !before) return Boolean(item && first);
   return item[1].length <= before[1].length && isNumber(item[2]) !== isNumber(before[2]);
 }
 
+/** @param {string} block */
 function render(block) {
   const lines = block.split("\n");
   const fence = /^\s{0,3}(`{3,}|~{3,})\s*([\w+#.-]*)/.exec(lines[0]);
   if (fence) {
-    const closed = lines.length > 1 && lines.at(-1).trim().startsWith(fence[1]);
+    const closed = lines.length > 1 && lines[lines.length - 1].trim().startsWith(fence[1]);
     const code = lines.slice(1, closed ? -1 : undefined).join("\n");
     return h("pre", { tabindex: "0" }, h("code", {}, code));
   }
@@ -96,14 +102,17 @@ function render(block) {
 }
 
 const ITEM = /^(\s*)([-*+]|\d{1,9}[.)])\s+(.*)$/;
+/** @param {string} marker */
 const isNumber = (marker) => /\d/.test(marker);
 
+/** @param {string[]} lines */
 function list(lines) {
-  const first = ITEM.exec(lines[0]);
+  const first = /** @type {RegExpExecArray} */ (ITEM.exec(lines[0]));
   const numbered = isNumber(first[2]);
   const start = numbered && String(parseInt(first[2], 10));
   const node = h(numbered ? "ol" : "ul", { dir: "auto", start });
   const depth = first[1].length;
+  /** @type {string[]} */
   let nested = [];
   const endNested = () => {
     if (nested.length && node.lastChild) node.lastChild.append(list(nested));
@@ -129,13 +138,16 @@ function list(lines) {
   return node;
 }
 
+/** @param {string[]} lines */
 function table(lines) {
+  /** @param {string} line */
   const cells = (line) =>
     line
       .trim()
       .replace(/^\||\|$/g, "")
       .split(/(?<!\\)\|/)
       .map((cell) => cell.trim().replaceAll("\\|", "|"));
+  /** @param {string} line @param {string} tag */
   const row = (line, tag) =>
     h(
       "tr",
@@ -171,7 +183,11 @@ const INLINE = new RegExp(
   "g",
 );
 
-/** Make the nodes of a text with code, emphasis and links; links open only by a tap. */
+/**
+ * Make the nodes of a text with code, emphasis and links; links open only by a tap.
+ *
+ * @param {string} text @returns {Child[]}
+ */
 function inline(text) {
   const nodes = [];
   let from = 0;
@@ -191,6 +207,7 @@ function inline(text) {
 }
 
 // Where a link leads is shown unless its label says just that: an agent's text may be anybody's.
+/** @param {string} address @param {string} label @param {string} whole */
 function link(address, label, whole) {
   if (!/^https?:\/\//i.test(address) || !URL.canParse(address))
     return label ? h("span", { data: { path: address } }, label) : whole;
@@ -212,8 +229,10 @@ const ENDINGS =
   "php|py|rb|rs|sh|sql|svg|swift|toml|ts|tsx|txt|xml|yaml|yml";
 const NAME = new RegExp(String.raw`^[\w@+-][\w@+.-]*\.(?:${ENDINGS})${LINE}$`, "i");
 
+/** @param {Element_} block @param {(path: string) => object} linkTo */
 function linkPaths(block, linkTo) {
   const end = new RegExp(`${LINE}$`, "i");
+  /** @param {string} path @param {string} label */
   const link = (path, label = path) => h("a", linkTo(path.replace(end, "")), label);
   for (const node of block.querySelectorAll("[data-path]")) {
     const { path } = node.dataset;
@@ -223,7 +242,7 @@ function linkPaths(block, linkTo) {
   const walker = document.createTreeWalker(block, NodeFilter.SHOW_TEXT);
   const texts = /** @type {any[]} */ ([]);
   while (walker.nextNode())
-    if (!walker.currentNode.parentElement.closest("a, pre")) texts.push(walker.currentNode);
+    if (!walker.currentNode.parentElement?.closest("a, pre")) texts.push(walker.currentNode);
   for (const node of texts) {
     const text = node.textContent;
     const found = [...text.matchAll(PATH)];

@@ -5,7 +5,14 @@ import { button, guard, h } from "./dom.js";
 export const HOLD_MS = 1200;
 const ARMED_MS = 10_000; // for the second of two steps
 
-/** Open a full-height sheet, with `actions` at its foot; the focus returns to where it was. */
+/**
+ * Open a full-height sheet, with `actions` at its foot; the focus returns to where it was.
+ *
+ * @param {string} title
+ * @param {Child} content
+ * @param {Child} actions
+ * @param {() => void} closed
+ */
 export function openSheet(title, content, actions, closed) {
   const heading = h("h1", { id: "sheet-title", tabindex: "-1" }, title);
   const body = h(
@@ -34,7 +41,14 @@ export function openSheet(title, content, actions, closed) {
   return { dialog, heading, body, foot };
 }
 
-/** Open a sheet that asks: not now, or the button that closes it and acts. */
+/**
+ * Open a sheet that asks: not now, or the button that closes it and acts.
+ *
+ * @param {string} title
+ * @param {Child} content
+ * @param {string} label
+ * @param {() => unknown} act
+ */
 export function askSheet(title, content, label, act, kind = "primary") {
   const go = button(
     `button.${kind}`,
@@ -51,13 +65,23 @@ export function askSheet(title, content, label, act, kind = "primary") {
 // What lies outside an open sheet is neither heard nor touched.
 function liftNews() {
   const place = document.querySelector("dialog[open]") ?? document.body;
-  for (const id of ["warning", "toasts", "announce"]) place.append(document.getElementById(id));
+  for (const id of ["warning", "toasts", "announce"])
+    place.append(/** @type {Element} */ (document.getElementById(id)));
 }
 
-/** Tell whether an element's content has been seen to its end. */
+/**
+ * Tell whether an element's content has been seen to its end.
+ *
+ * @param {Element_} node
+ */
 export const seenToEnd = (node) => node.scrollTop + node.clientHeight >= node.scrollHeight - 8;
 
-/** Make a button to hold, and one to tap twice for those who cannot hold it. */
+/**
+ * Make a button to hold, and one to tap twice for those who cannot hold it.
+ *
+ * @param {string} label
+ * @param {() => unknown} act
+ */
 export function holdButton(label, act) {
   let timer = 0;
   const node = h(
@@ -70,7 +94,7 @@ export function holdButton(label, act) {
     clearTimeout(timer);
     node.classList.remove("held");
   };
-  node.addEventListener("pointerdown", (event) => {
+  node.addEventListener("pointerdown", (/** @type {any} */ event) => {
     if (event.button !== 0 || node.disabled) return;
     event.target.releasePointerCapture(event.pointerId); // which a touch has: sliding off ends it
     end(); // another finger's
@@ -82,9 +106,9 @@ export function holdButton(label, act) {
   });
   for (const name of ["pointerup", "pointercancel", "pointerleave", "blur"])
     node.addEventListener(name, end);
-  node.addEventListener("contextmenu", (event) => event.preventDefault());
+  node.addEventListener("contextmenu", (/** @type {any} */ event) => event.preventDefault());
   const other = twoSteps("Tap twice instead", `Yes, ${label}`, act, "quiet");
-  node.addEventListener("click", (event) => {
+  node.addEventListener("click", (/** @type {any} */ event) => {
     // A key or a screen reader clicks without holding: show the other way instead.
     if (event.detail === 0 && !node.disabled) other.start();
   });
@@ -95,7 +119,13 @@ export function holdButton(label, act) {
   };
 }
 
-/** Make a button that asks once more in its own place. */
+/**
+ * Make a button that asks once more in its own place.
+ *
+ * @param {string} first
+ * @param {string} second
+ * @param {() => unknown} act
+ */
 export function twoSteps(first, second, act, kind = "primary") {
   let armed = false;
   let timer = 0;

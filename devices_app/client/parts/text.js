@@ -5,10 +5,18 @@ import { h } from "./dom.js";
 
 const IN_NAMES = new RegExp(`[\\n\\t]|${ODD_ALL.source}`, "gu");
 
-/** Turn a file's name into nodes with hidden characters named, line breaks too. */
+/**
+ * Turn a file's name into nodes with hidden characters named, line breaks too.
+ *
+ * @param {string} name
+ */
 export const visibleName = (name) => visible(name, IN_NAMES);
 
-/** Turn a text into nodes in which every invisible character is named. */
+/**
+ * Turn a text into nodes in which every invisible character is named.
+ *
+ * @param {string} text
+ */
 export function visible(text, odd = ODD_ALL) {
   const nodes = [];
   let from = 0;
@@ -21,37 +29,67 @@ export function visible(text, odd = ODD_ALL) {
   return nodes;
 }
 
-/** Like `visible`, for code: a text that is run or compared. */
+/**
+ * Like `visible`, for code: a text that is run or compared.
+ *
+ * @param {string} text
+ */
 export const visibleCode = (text) => visible(text, ODD_CODE);
 
+/** @param {string} code */
 export const hasOdd = (code) => code.search(ODD_CODE) >= 0;
 
-/** Write a text in one line, for titles and rows, without invisible characters. */
+/**
+ * Write a text in one line, for titles and rows, without invisible characters.
+ *
+ * @param {unknown} text
+ */
 export const oneLine = (text) =>
   String(text ?? "")
     .replace(ODD_ALL, "")
     .replace(/\s+/g, " ")
     .trim();
 
-/** Join those parts that say something, with dots between them. */
+/**
+ * Join those parts that say something, with dots between them.
+ *
+ * @param {...(string | false | null | undefined)} parts
+ */
 export const dotted = (...parts) => parts.filter(Boolean).join(" · ");
 
-/** Return the last two parts of a path, in one line. */
+/**
+ * Return the last two parts of a path, in one line.
+ *
+ * @param {string | undefined} path
+ */
 export const shortPath = (path) =>
   oneLine(path).split("/").filter(Boolean).slice(-2).join("/") || oneLine(path);
 
-/** Name a session of which at least the id is known. */
+/**
+ * Name a session of which at least the id is known.
+ *
+ * @param {Session | undefined} session
+ * @param {string} id
+ */
 export const titleOf = (session, id) =>
   oneLine(session?.title) || shortPath(session?.working_directory) || oneLine(id);
 
-/** Write how long ago a moment was, in few characters. */
+/**
+ * Write how long ago a moment was, in few characters.
+ *
+ * @param {string} at
+ */
 export function ago(at, now = Date.now()) {
   const seconds = Math.max(0, Math.round((now - Date.parse(at)) / 1000));
   if (!Number.isFinite(seconds)) return "";
   return seconds < 10 ? "now" : span(seconds);
 }
 
-/** Write a number of seconds in its greatest unit. */
+/**
+ * Write a number of seconds in its greatest unit.
+ *
+ * @param {number} seconds
+ */
 export function span(seconds) {
   if (seconds < 60) return `${seconds} s`;
   if (seconds < 3600) return `${Math.floor(seconds / 60)} min`;
@@ -59,7 +97,11 @@ export function span(seconds) {
   return `${Math.floor(seconds / 86400)} d`;
 }
 
-/** Write a length of time in few characters. */
+/**
+ * Write a length of time in few characters.
+ *
+ * @param {number | null | undefined} ms
+ */
 export function duration(ms) {
   if (ms === null || ms === undefined) return "";
   if (ms < 1000) return `${Math.round(ms)} ms`;
@@ -68,16 +110,26 @@ export function duration(ms) {
 
 let clocks = null; // to make one takes as long as a hundred uses of it
 
-/** The time of day, in hours and minutes. */
+/**
+ * The time of day, in hours and minutes.
+ *
+ * @param {string} at
+ */
 export function clock(at) {
   const time = Date.parse(at);
   clocks ??= new Intl.DateTimeFormat([], { hour: "numeric", minute: "2-digit" });
   return Number.isNaN(time) ? "" : clocks.format(time);
 }
 
-/** Write how many there are of something: "1 line". */
+/**
+ * Write how many there are of something: "1 line".
+ *
+ * @param {number} count
+ * @param {string} unit
+ */
 export const counted = (count, unit) => `${count} ${unit}${count === 1 ? "" : "s"}`;
 
+/** @param {number} size */
 export function bytes(size) {
   if (size < 1024) return `${size} B`;
   const kilobytes = size / 1024;
@@ -87,13 +139,21 @@ export function bytes(size) {
 const MAIN = ["command", "file_path", "pattern", "query", "path", "url", "prompt", "description"];
 const ASIDE = ["description", "timeout", "run_in_background"]; // beside what a call does
 
-/** Return a tool call's command, file or query; "" when it has none. */
+/**
+ * Return a tool call's command, file or query; "" when it has none.
+ *
+ * @param {Free | undefined} params
+ */
 export function subject(params) {
   const name = MAIN.find((key) => typeof params?.[key] === "string" && params[key]);
-  return name ? params[name] : "";
+  return name ? params?.[name] : "";
 }
 
-/** Return what a tool call does in full; only its file if there is a diff. */
+/**
+ * Return what a tool call does in full; only its file if there is a diff.
+ *
+ * @param {Free} params
+ */
 export function inputOf(params, diff = "") {
   const names = diff ? [] : Object.keys(params).filter((name) => !ASIDE.includes(name));
   if (!names.length) return subject(params);
@@ -101,7 +161,12 @@ export function inputOf(params, diff = "") {
   return isAlone ? params[names[0]] : JSON.stringify(params, null, 2);
 }
 
-/** Write a tool call in one line: "Bash: npm test". */
+/**
+ * Write a tool call in one line: "Bash: npm test".
+ *
+ * @param {string} tool
+ * @param {Free} params
+ */
 export function callLine(tool, params, description = "") {
   if (tool === "AskUserQuestion") return oneLine(params?.questions?.[0]?.question) || "A question";
   const main = subject(params);
@@ -112,4 +177,5 @@ export function callLine(tool, params, description = "") {
   return about ? `${oneLine(tool)}: ${about}` : oneLine(tool);
 }
 
+/** @param {string} text */
 const literally = (text) => String(text).replace(/[.*+?^${}()|[\]\\]/g, "\\$&");

@@ -12,8 +12,8 @@ const AT_END = 40;
 export class WindowedList {
   /**
    * @param {object} on
-   * @param {(item: object) => HTMLElement} on.make
-   * @param {(node: HTMLElement, item: object) => void} on.update
+   * @param {(item: any) => Element_} on.make
+   * @param {(node: Element_, item: any) => void} on.update
    * @param {() => Promise<void>} on.earlier load items before the first
    * @param {(unread: number) => void} on.unread how many items below the end of the screen are new
    */
@@ -21,6 +21,7 @@ export class WindowedList {
     this.on = on;
     this.list = h("ol.stream");
     this.node = h("div.scroller.anchored", { tabindex: "0" }, this.list);
+    /** @type {ChatItem[]} */
     this.items = [];
     this.count = 0;
     this.nodes = new Map();
@@ -39,7 +40,11 @@ export class WindowedList {
     for (const node of [this.node, this.list]) this.resize.observe(node);
   }
 
-  /** Show these items; `prepended` of them are new before the old first one. */
+  /**
+   * Show these items; `prepended` of them are new before the old first one.
+   *
+   * @param {ChatItem[]} items
+   */
   show(items, prepended = 0) {
     const before = this.count; // the caller may have added to the very list that was shown
     this.items = items;
@@ -110,6 +115,7 @@ export class WindowedList {
     return null;
   }
 
+  /** @param {{ node: Element_; offset: number } | null} anchor */
   restore(anchor) {
     if (!anchor?.node.isConnected) return;
     const top = this.node.getBoundingClientRect().top;
@@ -124,13 +130,17 @@ export class WindowedList {
   place() {
     const anchor = this.following ? null : this.anchor();
     const [key] = [...this.nodes].find(([, { node }]) => node === anchor?.node) ?? [];
-    return key && { key, offset: anchor.offset };
+    return key && anchor && { key, offset: anchor.offset };
   }
 
-  /** Show a place again; tells whether it is among the items. */
+  /**
+   * Show a place again; tells whether it is among the items.
+   *
+   * @param {Mark | null | undefined} place
+   */
   goTo(place) {
     const at = place ? this.items.findIndex(({ key }) => key === place.key) : -1;
-    if (at < 0) return false;
+    if (!place || at < 0) return false;
     this.following = false;
     this.on.unread(0);
     this.start = Math.max(0, at - STEP);

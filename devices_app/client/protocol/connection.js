@@ -15,7 +15,13 @@ const FINAL =
 
 const UP = new Set(["warned", "ready"]); // phases in which heartbeats go
 
-/** Return the state of a connection that was not tried yet. */
+/**
+ * Return the state of a connection that was not tried yet.
+ *
+ * @param {string[]} tokens
+ * @param {string} deviceId
+ * @returns {State}
+ */
 export const begin = (tokens, deviceId) => ({
   // or connecting, authenticating, keeping, checking, warned, ready, waiting, stopped
   phase: "off",
@@ -32,6 +38,7 @@ export const begin = (tokens, deviceId) => ({
 
 const now = () => new Date().toISOString();
 
+/** @type {{ [K in Happening["kind"]]: Step<K> }} */
 const STEPS = {
   start: (state) =>
     ["off", "waiting", "stopped"].includes(state.phase)
@@ -55,18 +62,26 @@ const STEPS = {
  * to the effect "keep". Effects: `{do: "open" | "close" | "send" | "timer" | "cancel" | "keep" |
  * "ready" | "deliver", …}`; times are in milliseconds.
  *
- * @returns {any} the new state and the effects, as a pair
+ * @param {State} state
+ * @param {Happening} event
+ * @returns {Stepped} the new state and the effects
  */
-export const step = (state, event) => STEPS[event.kind](state, event);
+export const step = (state, event) => /** @type {Step<any>} */ (STEPS[event.kind])(state, event);
 
-const quiet = ["connect", "ping", "pong", "retry"].map((name) => ({ do: "cancel", name }));
+/** @type {Effect[]} */
+const quiet = ["connect", "ping", "pong", "retry"].map((name) => ({
+  do: "cancel",
+  name: /** @type {Clock} */ (name),
+}));
 
 // Of a connection on which heartbeats go from now on.
+/** @type {Effect[]} */
 const alive = [
   { do: "cancel", name: "connect" },
   { do: "timer", name: "ping", ms: PING_MS },
 ];
 
+/** @param {State} state @returns {Stepped} */
 function open(state) {
   return [
     { ...state, phase: "connecting", pinged: false },
@@ -74,8 +89,9 @@ function open(state) {
   ];
 }
 
+/** @param {State} state @returns {Stepped} */
 function authenticate(state) {
-  const token = state.tokens.at(-1);
+  const [token] = state.tokens.slice(-1);
   const auth = make("auth", {
     token,
     client_version: CLIENT_VERSION,
@@ -85,23 +101,28 @@ function authenticate(state) {
   return [{ ...state, phase: "authenticating", neverOpened: 0 }, [{ do: "send", message: auth }]];
 }
 
+/** @param {State} state @returns {Stepped} */
 function closed(state) {
   if (state.phase === "off" || state.phase === "stopped" || state.phase === "waiting")
     return [state, []];
   const neverOpened = state.phase === "connecting" ? state.neverOpened + 1 : 0;
   const ms = DELAYS[Math.min(state.attempt, DELAYS.length - 1)];
   const attempt = state.attempt + 1;
+  /** @type {State} */
   const next = { ...state, phase: "waiting", attempt, neverOpened, pinged: false };
   return [next, [...quiet, { do: "timer", name: "retry", ms }]];
 }
 
 // The page or the network came back: a socket that seems open may be dead.
+/** @param {State} state @returns {Stepped} */
 function wake(state) {
   if (state.phase === "waiting") return open({ ...state, attempt: 0 });
   return UP.has(state.phase) ? ping(state, WAKE_MS) : [state, []];
 }
 
+/** @param {State} state @param {number} ms @returns {Stepped} */
 function ping(state, ms) {
+  /** @type {Effect[]} */
   const effects = [
     { do: "cancel", name: "ping" },
     { do: "send", message: make("heartbeat_ping") },
@@ -110,6 +131,7 @@ function ping(state, ms) {
   return [{ ...state, pinged: true }, effects];
 }
 
+/** @param {State} state @param {Clock} name @returns {Stepped} */
 function timer(state, name) {
   if (name === "retry" && state.phase === "waiting") return open(state);
   if (name === "ping" && UP.has(state.phase)) return ping(state, PONG_MS);
@@ -120,10 +142,12 @@ function timer(state, name) {
   return [next, [{ do: "close" }, ...effects]];
 }
 
+/** @param {State} state @param {Wire.Message} got @returns {Stepped} */
 function message(state, got) {
   const { type, payload } = got;
   if (type === "heartbeat_pong") {
     if (!state.pinged) return [state, []];
+    /** @type {Effect} */
     const next = { do: "timer", name: "ping", ms: PING_MS };
     return [{ ...state, pinged: false }, [{ do: "cancel", name: "pong" }, next]];
   }
@@ -133,6 +157,7 @@ function message(state, got) {
   if (type === "health_status") {
     const next = { ...state, health: payload };
     if (payload.ready) return ready(next, got);
+    /** @type {Effect} */
     const deliver = { do: "deliver", message: got };
     return payload.requires_acknowledgment
       ? [{ ...next, phase: "warned" }, [...alive, deliver]]
@@ -143,21 +168,25 @@ function message(state, got) {
   return [state, [{ do: "deliver", message: got }]];
 }
 
+/** @param {State} state @param {Wire.Envelope<"connection_ack">} got @returns {Stepped} */
 function acked(state, got) {
   const fresh = got.payload.device_token;
   const held = { ...state, acked: got.payload };
+  /** @type {Effect} */
   const deliver = { do: "deliver", message: got };
   // Somebody may have copied the code's token: the fresh one is stored beside it and used at once.
   if (fresh) {
     const tokens = [state.tokens[0], fresh];
     return [{ ...held, phase: "keeping", fresh }, [deliver, { do: "keep", tokens }]];
   }
-  const tokens = [state.tokens.at(-1)];
+  const tokens = state.tokens.slice(-1);
+  /** @type {Effect[]} */
   const keep = state.tokens.length > 1 ? [{ do: "keep", tokens }] : [];
   const [next, effects] = check({ ...held, tokens });
   return [next, [deliver, ...keep, ...effects]];
 }
 
+/** @param {State} state @param {boolean} safe @returns {Stepped} */
 function kept(state, safe) {
   if (state.phase !== "keeping") return [state, []];
   // If it were used and then lost, this device would be locked out: unless stored, it is not used.
@@ -166,6 +195,7 @@ function kept(state, safe) {
   return [next, [{ do: "close" }, ...effects]];
 }
 
+/** @param {State} state @returns {Stepped} */
 function check(state) {
   const asking = make("health_check", {
     timestamp: now(),
@@ -175,8 +205,10 @@ function check(state) {
   return [{ ...state, phase: "checking" }, [{ do: "send", message: asking }]];
 }
 
-function acknowledgements(state) {
-  const { warnings, warning_details: details = {} } = state.health;
+/** @param {State} state @returns {Effect[]} */
+function acknowledgements({ health }) {
+  if (!health) return [];
+  const { warnings, warning_details: details = {} } = health;
   const asked = warnings.filter((code) => details[code]?.requires_acknowledgment !== false);
   return asked.map((code) => {
     const payload = { warning_code: code, acknowledged: true, acknowledged_at: now() };
@@ -184,6 +216,7 @@ function acknowledgements(state) {
   });
 }
 
+/** @param {State} state @param {Wire.Message} got @returns {Stepped} */
 function ready(state, got) {
   return [
     { ...state, phase: "ready", attempt: 0, fault: null },
@@ -191,6 +224,7 @@ function ready(state, got) {
   ];
 }
 
+/** @param {State} state @param {Fault} fault @returns {Stepped} */
 function refused(state, fault) {
   if (fault.code === "AUTH_FAILED" && state.tokens.length > 1) {
     // The fresh token became void; the one before it works.

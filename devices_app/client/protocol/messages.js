@@ -1,8 +1,6 @@
 // Make messages for the bridge's WebSocket, read received ones, and name what cannot be seen in
 // their texts. Pure.
 
-/** @typedef {{type: string, id?: string, timestamp: string, payload: any}} Message */
-
 export const CLIENT_VERSION = "1.1.0";
 
 // Rows of the log: kept, shown in order, acknowledged. Anything else answers or only tells.
@@ -14,6 +12,7 @@ const ROWS = new Set(
 );
 
 // Fields that a message must have for the client to show it, with the kind of each.
+/** @type {Record<string, Record<string, string>>} */
 const SHAPES = {
   connection_ack: { connection_mode: "string", active_sessions: "array" },
   connection_error: { code: "string", message: "string" },
@@ -55,20 +54,26 @@ const SHAPES = {
   push_state: { subscribed: "boolean" },
 };
 
+/** @param {unknown} value */
 const kindOf = (value) => (Array.isArray(value) ? "array" : value === null ? "null" : typeof value);
 
-/** Make a message for the bridge; `id` is a fresh UUID unless one is given. */
+/**
+ * Make a message for the bridge; `id` is a fresh UUID unless one is given.
+ *
+ * @template {keyof Wire.Requests} T
+ * @param {T} type @param {Wire.Requests[T]} [payload] @returns {Sent<T>}
+ */
 export function make(type, payload, id = crypto.randomUUID(), now = new Date()) {
   const message = { type, timestamp: now.toISOString() };
-  return payload === undefined ? message : { ...message, id, payload };
+  return /** @type {any} */ (payload === undefined ? message : { ...message, id, payload });
 }
 
 /**
  * Read a text that came over the socket.
  *
  * @param {string} text
- * @returns {{message?: Message, problem?: string, type?: string, text?: string}} the message, or
- *   why it cannot be shown; that is kept for "What is wrong?".
+ * @returns {{message: Wire.Message} | Strange & {message?: undefined}} the message, or why it
+ *   cannot be shown; that is kept for "What is wrong?".
  */
 export function read(text) {
   let message;
@@ -81,13 +86,18 @@ export function read(text) {
   return problem ? aside(message, problem, text) : { message };
 }
 
+/** @param {any} message @param {string} problem @param {string} text */
 const aside = (message, problem, text) => ({
   problem,
   type: String(message?.type ?? ""),
   text: text.slice(0, 500),
 });
 
-/** Say what is wrong with a decoded message, or return "". */
+/**
+ * Say what is wrong with a decoded message, or return "".
+ *
+ * @param {any} message
+ */
 export function faultOf(message) {
   if (kindOf(message) !== "object" || typeof message.type !== "string") return "no message";
   if (message.type === "heartbeat_pong") return "";
@@ -104,21 +114,28 @@ export function faultOf(message) {
 /**
  * Tell whether a message is a row of the log (kept and acknowledged). An `error` is one unless it
  * answers a message of this client, which its id tells.
+ *
+ * @param {Free} message
  */
 export const isRow = (message) =>
   ROWS.has(message.type) || (message.type === "error" && Boolean(message.payload.session_id));
 
-/** Return the session that a message is about, or null if it is for all devices. */
+/**
+ * Return the session that a message is about, or null if it is for all devices.
+ *
+ * @param {any} message
+ */
 export const sessionOf = (message) => message.payload?.session_id ?? null;
 
 /**
  * The rows of a `replay_buffer`; where the bridge discarded older ones, first a row that says so.
  *
- * @param {Message} message
- * @param {(strange: object) => void} strange takes what is no row, as `read` gives it
+ * @param {Wire.Envelope<"replay_buffer">} message
+ * @param {(strange: Strange) => void} strange takes what is no row, as `read` gives it
+ * @returns {Row[]}
  */
 export function rowsOf({ id, timestamp, payload }, strange = () => {}) {
-  const rows = payload.messages.filter((row) => {
+  const rows = /** @type {Row[]} */ (payload.messages).filter((row) => {
     const problem = faultOf(row) || (isRow(row) ? "" : "no row of a session");
     if (problem) strange(aside(row, problem, JSON.stringify(row)));
     return !problem;
@@ -147,9 +164,17 @@ const BLANK =
 export const ODD_ALL = new RegExp(`(?!${JOINED})[${HIDDEN}]`, "gu");
 export const ODD_CODE = new RegExp(`(?!${JOINED})[${HIDDEN}${BLANK}]`, "gu");
 
-/** Write a hidden character as people name it: "U+202E". */
+/**
+ * Write a hidden character as people name it: "U+202E".
+ *
+ * @param {string} character
+ */
 export const codePoint = (character) =>
-  `U+${character.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}`;
+  `U+${Number(character.codePointAt(0)).toString(16).toUpperCase().padStart(4, "0")}`;
 
-/** Return a text with every hidden character written as its name. */
+/**
+ * Return a text with every hidden character written as its name.
+ *
+ * @param {unknown} text
+ */
 export const named = (text) => String(text).replace(ODD_ALL, codePoint);

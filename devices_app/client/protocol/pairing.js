@@ -1,11 +1,13 @@
 // Read the pairing link of the bridge's QR code: https://HOST/pair#v=1&token=…&url=wss://…&pin=…
 
+/** @type {Record<string, RegExp>} */
 const FORMS = {
   v: /^1$/,
   token: /^bridge_device_[A-Za-z0-9_-]{43}$/,
   url: /^wss:\/\/[^\s"'<>\\]+$/,
   pin: /^[0-9a-f]{64}$/,
 };
+/** @type {Record<string, string>} */
 const NAMES = { v: "version", token: "token", url: "address", pin: "pin" };
 
 /**

@@ -203,7 +203,7 @@ declare namespace Wire {
       token: string;
       client_version: string;
       platform: "ios" | "android" | "web";
-      device_id?: string;
+      device_id?: string | null;
     };
     health_check: {
       timestamp: string;
@@ -221,8 +221,8 @@ declare namespace Wire {
       session_id?: string | null;
       working_directory: string;
       resume: boolean;
-      worktree?: string;
-      trust?: string;
+      worktree?: string | null;
+      trust?: string | null;
     };
     session_end: {
       session_id: string;
@@ -249,17 +249,17 @@ declare namespace Wire {
       session_id: string;
       message: string;
       files?: string[] | null;
-      repository?: string;
-      head?: string;
-      trust?: string;
+      repository?: string | null;
+      head?: string | null;
+      trust?: string | null;
     };
     git_push: {
       session_id: string;
-      repository?: string;
-      head?: string;
+      repository?: string | null;
+      head?: string | null;
       set_upstream?: boolean;
       dry_run?: boolean;
-      trust?: string;
+      trust?: string | null;
     };
     git_diff: {
       session_id: string;
@@ -281,8 +281,8 @@ declare namespace Wire {
     };
     replay_request: {
       session_id: string;
-      after_id?: string;
-      since?: string;
+      after_id?: string | null;
+      since?: string | null;
     };
     push_subscribe: {
       subscription: PushSubscription;

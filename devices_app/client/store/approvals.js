@@ -5,13 +5,20 @@ import { named } from "../protocol/messages.js";
 const RISKS = ["low", "medium", "high", "critical"];
 const KEPT_DECIDED = 40;
 
+/** @param {string} sessionId @param {string} callId */
 export const approvalKey = (sessionId, callId) => `${sessionId}\n${callId}`;
 
-/** Take an `approval_required`, which has a decision if it was decided already. */
+/**
+ * Take an `approval_required`, which has a decision if it was decided already.
+ *
+ * @param {Home} home
+ * @param {Wire.Envelope<"approval_required">} _
+ */
 export function asked(home, { payload, id, timestamp }) {
   const key = approvalKey(payload.session_id, payload.tool_call_id);
   const before = home.approvals[key];
   if (before?.row_id === id && before.decision) return home;
+  /** @type {Approval} */
   const approval = {
     key, // session and tool call
     row_id: id, // of its message
@@ -32,17 +39,24 @@ export function asked(home, { payload, id, timestamp }) {
     changed: null, // with which parameters it was approved, where those are others
   };
   const state = withApproval(home, approval);
-  return !payload.decision || payload.decision === "pending" ? state : decided(state, payload);
+  return !payload.decision || String(payload.decision) === "pending"
+    ? state
+    : decided(state, payload);
 }
 
-/** Take a decision, from whatever message tells it; later ones add what they know. */
+/**
+ * Take a decision, from whatever message tells it; later ones add what they know.
+ *
+ * @param {Home} home
+ * @param {Decided} payload
+ */
 export function decided(home, payload) {
   const before = home.approvals[approvalKey(payload.session_id, payload.tool_call_id)];
   if (!before) return home;
   return withApproval(home, {
     ...before,
     open: false,
-    decision: payload.decision,
+    decision: payload.decision ?? "",
     by: who(home, payload) || before.by,
     decided_at: payload.decided_at ?? before.decided_at,
     forwarded: payload.forwarded ?? before.forwarded,
@@ -50,16 +64,23 @@ export function decided(home, payload) {
   });
 }
 
+/** @type {Record<string, string>} */
 const PLACES = { agent: "somebody at the machine", bridge: "the bridge", device: "a device" };
 
+/** @param {Home} home @param {Decided} _ */
 function who(home, { device, decided_by: place, forwarded, why }) {
   if (device) return device === home.device ? "you" : named(device);
   // `approval_recorded` answers this device, and the same decision of another one too.
   if (forwarded !== undefined) return "";
-  return [PLACES[place] ?? "", place === "bridge" && why].filter(Boolean).join(" ");
+  return [PLACES[place ?? ""] ?? "", place === "bridge" && why].filter(Boolean).join(" ");
 }
 
-/** Close approvals that nobody can decide any more: `keys` of them, by whom in words. */
+/**
+ * Close approvals that nobody can decide any more: `keys` of them, by whom in words.
+ *
+ * @param {Home} home
+ * @param {string[]} keys
+ */
 export function closeApprovals(home, keys, by = "") {
   return keys.reduce(
     (state, key) => withApproval(state, { ...state.approvals[key], open: false, by }),
@@ -69,12 +90,19 @@ export function closeApprovals(home, keys, by = "") {
 
 // The keys of approvals that are over though nothing said so: the bridge shows every connection all
 // that are open. `shown`: ids of what it has shown; before it has shown `expected` of them, none.
+/**
+ * @param {Home} home
+ * @param {string} session
+ * @param {Set<string>} shown
+ * @param {number} expected
+ */
 export function staleApprovals(home, session, shown, expected) {
   const open = openApprovals(home).filter(({ session_id: id }) => id === session);
   const stale = open.filter(({ row_id: id }) => !shown.has(id));
   return open.length - stale.length < expected ? [] : stale.map(({ key }) => key);
 }
 
+/** @param {Home} home @param {Approval} approval */
 function withApproval(home, approval) {
   const approvals = { ...home.approvals, [approval.key]: approval };
   const old = Object.values(approvals)
@@ -84,7 +112,11 @@ function withApproval(home, approval) {
   return { ...home, approvals };
 }
 
-/** Return the approvals that wait for somebody, oldest first. */
+/**
+ * Return the approvals that wait for somebody, oldest first.
+ *
+ * @param {Home} home
+ */
 export const openApprovals = (home) =>
   Object.values(home.approvals)
     .filter(({ open }) => open)

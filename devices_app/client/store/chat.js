@@ -3,33 +3,53 @@
 
 import { named } from "../protocol/messages.js";
 
+/** @returns {Chat} */
 export const emptyChat = () => ({ items: [], byKey: new Map(), seen: new Set(), queued: [] });
 
-/** Take rows, in the log's order, into a chat; it is changed in place: they may be thousands. */
+/**
+ * Take rows, in the log's order, into a chat; it is changed in place: they may be thousands.
+ *
+ * @param {Chat} chat
+ * @param {Row[]} rows
+ */
 export function foldChat(chat, rows) {
   for (const row of rows) {
     if (chat.seen.has(row.id)) continue;
     chat.seen.add(row.id);
-    FOLDS[row.type]?.(chat, row);
+    /** @type {Record<string, Function>} */ (FOLDS)[row.type]?.(chat, row);
   }
   return chat;
 }
 
+/**
+ * @template {ChatItem} T
+ * @param {Chat} chat @param {string} key @param {Omit<T, "key" | "version">} item @returns {T}
+ */
 function add(chat, key, item) {
-  const made = { key, version: 1, ...item };
+  const made = /** @type {any} */ ({ key, version: 1, ...item });
   chat.items.push(made);
   chat.byKey.set(key, made);
   return made;
 }
 
+/** @template T @param {T & { version: number }} item @param {Partial<T>} fields */
 function change(item, fields) {
   Object.assign(item, fields);
   item.version += 1;
 }
 
+/**
+ * @param {Chat} chat
+ * @param {Row} _
+ * @param {string} text
+ * @param {string} tone
+ * @param {"note" | "gap"} kind
+ * @returns {Note}
+ */
 const note = (chat, { id, timestamp }, text, tone = "soft", kind = "note") =>
   add(chat, id, { kind, at: timestamp, tone, text });
 
+/** @type {Folds} */
 const FOLDS = {
   agent_event: hookEvent,
   stream_start: (chat, row) => answer(chat, row),
@@ -52,7 +72,7 @@ const FOLDS = {
     if (modifications) change(item, { params: modifications, was: params });
     change(item, {
       asked: true,
-      decision: decision === "pending" ? "" : decision,
+      decision: String(decision) === "pending" ? "" : decision,
       atMachine: row.payload.source === "hooks",
     });
   },
@@ -82,13 +102,15 @@ const FOLDS = {
   gap: (chat, row) => note(chat, row, GAP, "soft", "gap"),
   session_end: (chat, row) => {
     for (const item of chat.items)
-      if (item.done === false) change(item, { done: item.kind !== "tool", reason: "stopped" });
+      if ("done" in item && !item.done)
+        change(item, { done: item.kind !== "tool", reason: "stopped" });
     note(chat, row, END[row.payload.reason] ?? "The session ended.");
   },
 };
 
 const GAP = "What came before this is not kept by the bridge any more.";
 
+/** @type {Record<string, string>} */
 const END = {
   user_request: "The session was ended.",
   timeout: "The session was closed: nobody was in it for some minutes.",
@@ -96,13 +118,20 @@ const END = {
   completed: "The session is complete.",
 };
 
-function answer(chat, row, id = row.payload.message_id) {
+/** @param {Chat} chat @param {Row} row @param {string} [id] @returns {Answer} */
+function answer(chat, row, id = /** @type {Of<"stream_end">} */ (row).payload.message_id) {
   const begun = { at: row.timestamp, text: "", done: false, reason: "", usage: null };
   return chat.byKey.get(`m:${id}`) ?? add(chat, `m:${id}`, { kind: "answer", ...begun });
 }
 
+/**
+ * @param {Chat} chat
+ * @param {{ tool_call_id: string; tool: string; params?: Free; description?: string }} payload
+ * @param {string} at @returns {Tool}
+ */
 function call(chat, payload, at) {
   const key = `t:${payload.tool_call_id}`;
+  /** @type {Tool} */
   const item =
     chat.byKey.get(key) ??
     add(chat, key, {
@@ -130,12 +159,15 @@ function call(chat, payload, at) {
   return item;
 }
 
+/** @param {unknown} content */
 const textOf = (content) =>
   typeof content === "string" ? content : JSON.stringify(content, null, 2);
 
+/** @param {Chat} chat @param {Of<"agent_event">} row */
 function hookEvent(chat, row) {
   const { event, payload } = row.payload;
   if (event === "UserPromptSubmit") {
+    /** @type {Prompt} */
     const item = add(chat, payload.message_id ? `p:${payload.message_id}` : row.id, {
       kind: "prompt",
       at: row.timestamp,
@@ -159,6 +191,7 @@ function hookEvent(chat, row) {
   }
 }
 
+/** @type {Record<string, string>} */
 const HAPPENED = {
   SessionStart: "The session began.",
   SubagentStop: "A subagent finished.",
@@ -166,6 +199,7 @@ const HAPPENED = {
 };
 
 // An approval and what became of it are shown by the tool's own card.
+/** @param {Chat} chat @param {Of<"notification">} row */
 function notification(chat, row) {
   const { notification_type: kind, title, body, data } = row.payload;
   if (kind === "approval_required") return;

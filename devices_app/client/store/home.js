@@ -4,8 +4,10 @@
 import { sessionOf } from "../protocol/messages.js";
 import { asked, closeApprovals, decided, openApprovals } from "./approvals.js";
 
+/** @returns {Home} */
 export const emptyHome = () => ({ device: "", sessions: {}, approvals: {} });
 
+/** @param {string} id @returns {Session} */
 const blankSession = (id) => ({
   session_id: id,
   agent: "",
@@ -22,19 +24,27 @@ const blankSession = (id) => ({
   failed: false, // its last turn
   trouble: "", // why it is in error, in words
 });
+/** @type {Partial<Session>} */
 const CLOSED = { session_status: "closed", turn: "idle", doing: null };
 
+/** @type {Reducers} */
 const REDUCERS = {
   connection_ack: (home, { payload }) =>
     listed({ ...home, device: payload.device_name ?? home.device }, payload),
   session_update: (home, { payload }) => withSession(home, payload.session),
   session_started: (home, { payload: { session_id, session }, timestamp }) => {
     if (isOld(home, session_id, timestamp)) return home;
+    /** @type {Partial<Session>} */
     const view = { session_status: "active", last_activity_at: timestamp, ...session };
     return withSession(home, { ...view, session_id });
   },
+  /** @param {Home} home */
   session_ready: (home, { payload }) =>
-    withSession(home, { session_status: "active", branch: "", ...payload }),
+    withSession(home, {
+      session_status: "active",
+      branch: "",
+      .../** @type {SessionNews} */ (payload),
+    }),
   session_end: ended,
   approval_required: asked,
   approval_recorded: (home, { payload }) => decided(home, payload),
@@ -42,11 +52,22 @@ const REDUCERS = {
   stream_end: streamEnded,
 };
 
-/** Take a message of the bridge into the state; `viewing` is the session on the screen, if any. */
+/**
+ * Take a message of the bridge into the state; `viewing` is the session on the screen, if any.
+ *
+ * @param {Home} home @param {{ type: string; payload: any }} message @returns {Home}
+ */
 export const reduceHome = (home, message, viewing = null) =>
-  REDUCERS[message.type]?.(home, message, viewing) ?? home;
+  /** @type {Record<string, Function>} */ (REDUCERS)[message.type]?.(home, message, viewing) ??
+  home;
 
-/** Take messages in their order; `viewed` are the sessions on screens. */
+/**
+ * Take messages in their order; `viewed` are the sessions on screens.
+ *
+ * @param {Home} home
+ * @param {(Wire.Message | Gap)[]} messages
+ * @param {Set<string | null>} viewed
+ */
 export const foldHome = (home, messages, viewed) =>
   messages.reduce(
     (state, message) =>
@@ -54,7 +75,12 @@ export const foldHome = (home, messages, viewed) =>
     home,
   );
 
-/** Take the answer of `GET /sessions`, with closed sessions too; forget those that it lacks. */
+/**
+ * Take the answer of `GET /sessions`, with closed sessions too; forget those that it lacks.
+ *
+ * @param {Home} home
+ * @param {(Wire.Session & { agent?: string })[]} list
+ */
 export function reduceSessionList(home, list) {
   const known = list.map((view) => ({
     ...view,
@@ -69,10 +95,11 @@ export function reduceSessionList(home, list) {
   const state = { ...home, sessions: Object.fromEntries(kept) };
   // Of an open one there may be newer news than this answer.
   const rest = known.filter(({ id }) => (home.sessions[id] ?? CLOSED).session_status === "closed");
-  return rest.reduce(withSession, state);
+  return rest.reduce(withSession, /** @type {Home} */ (state));
 }
 
 // connection_ack lists every session that is not closed: any other that was open has ended.
+/** @param {Home} home @param {Wire.Payloads["connection_ack"]} _ */
 function listed(home, { active_sessions: list }) {
   const open = new Set(list.map((view) => view.session_id));
   const sessions = Object.fromEntries(
@@ -81,23 +108,31 @@ function listed(home, { active_sessions: list }) {
       open.has(id) || session.session_status === "closed" ? session : { ...session, ...CLOSED },
     ]),
   );
-  const views = list.map((view) => ({ session_status: "active", ...view }));
+  const views = list.map((view) => ({
+    session_status: /** @type {const} */ ("active"),
+    .../** @type {SessionNews} */ (view),
+  }));
   return views.reduce(withSession, { ...home, sessions });
 }
 
-const FIELDS = Object.keys(blankSession("")).concat("asks", "branch", "created_at");
+/** @type {(keyof Session)[]} */
+const FIELDS = /** @type {any} */ (
+  Object.keys(blankSession("")).concat("asks", "branch", "created_at")
+);
 
+/** @param {Home} home @param {SessionNews} view */
 function withSession(home, view) {
   const id = view.session_id;
   if (typeof id !== "string") return home;
   const before = home.sessions[id] ?? blankSession(id);
-  const after = { ...before };
+  const after = /** @type {Free} */ ({ ...before });
   for (const field of FIELDS) if (view[field] !== undefined) after[field] = view[field];
   if (view.turn === "working" && before.turn === "idle") after.failed = false;
   if (after.session_status !== "error" && !after.failed) after.trouble = "";
-  return { ...home, sessions: { ...home.sessions, [id]: after } };
+  return { ...home, sessions: { ...home.sessions, [id]: /** @type {Session} */ (after) } };
 }
 
+/** @param {Home} home @param {Wire.Envelope<"session_end">} _ */
 function ended(home, { payload: { session_id: id }, timestamp }) {
   if (isOld(home, id, timestamp) && home.sessions[id].session_status !== "closed") return home;
   const state = withSession(home, { session_id: id, ...CLOSED, pending_approvals: 0 });
@@ -106,14 +141,21 @@ function ended(home, { payload: { session_id: id }, timestamp }) {
   return closeApprovals(state, keys, "the end of the session");
 }
 
+/**
+ * @param {Home} home
+ * @param {Wire.Envelope<"notification">} message
+ * @param {string | null} viewing
+ */
 function notified(home, message, viewing) {
   const { notification_type: kind, data, session_id: id } = message.payload;
   let state = home;
   if (kind === "approval_decided" && id && data.tool_call_id) {
-    const told = { decided_at: message.timestamp, ...data, session_id: id };
+    /** @type {Decided} */
+    const told = { decided_at: message.timestamp, .../** @type {any} */ (data), session_id: id };
     state = decided(state, { ...told, why: /because [^.]+/.exec(message.payload.body)?.[0] });
   }
   if (!id || !state.sessions[id]) return state;
+  /** @type {SessionNews} */
   const view = { session_id: id };
   if (!isOld(state, id, message.timestamp)) view.last_activity_at = message.timestamp;
   if (kind === "task_complete") view.failed = false;
@@ -128,22 +170,35 @@ function notified(home, message, viewing) {
 }
 
 // A row that was missed may be older than what connection_ack has told.
+/** @param {Home} home @param {string} id @param {string} timestamp */
 const isOld = (home, id, timestamp) => timestamp < (home.sessions[id]?.last_activity_at ?? "");
 
 // A turn may be over before a `session_update` has told that it began.
+/** @param {Home} home @param {Wire.Envelope<"stream_end">} _ @param {string | null} viewing */
 function streamEnded(home, { payload, timestamp }, viewing) {
   const { session_id: id, finish_reason: reason } = payload;
   if (reason === "tool_call" || isOld(home, id, timestamp)) return home;
+  /** @type {SessionNews} */
   const view = { session_id: id, turn: "idle", doing: null, failed: reason === "error" };
   if (id !== viewing && !payload.interrupted) view.unseen = true;
   return withSession(home, view);
 }
 
-/** Note that a person has looked at the session. */
+/**
+ * Note that a person has looked at the session.
+ *
+ * @param {Home} home
+ * @param {string} id
+ */
 export const markSeen = (home, id) =>
   home.sessions[id]?.unseen ? withSession(home, { session_id: id, unseen: false }) : home;
 
-/** Return a session's state in one word of ORDER. */
+/**
+ * Return a session's state in one word of ORDER.
+ *
+ * @param {Home} home
+ * @param {Session} session
+ */
 export function attention(home, session) {
   const asks = openApprovals(home).some(({ session_id: id }) => id === session.session_id);
   const isWaiting = session.turn === "waiting";
@@ -159,7 +214,11 @@ export function attention(home, session) {
 
 const ORDER = ["approval", "error", "finished", "working", "machine", "paused", "idle", "ended"];
 
-/** Sort sessions for the home screen: by attention, then the latest first. */
+/**
+ * Sort sessions for the home screen: by attention, then the latest first.
+ *
+ * @param {Home} home
+ */
 export function sortedSessions(home) {
   return Object.values(home.sessions)
     .map((session) => ({ session, state: attention(home, session) }))

@@ -6,16 +6,13 @@ export const OUTBOX_MAX = 1000;
 export const REPEATABLE_MS = 9 * 60 * 1000;
 
 /**
- * @typedef {object} Item
- * @property {import("../protocol/messages.js").Message} message
- * @property {string} state waiting, sent, failed
- * @property {number} made when the person did it, ms since 1970
- * @property {number} first when it was first sent, or 0
- * @property {number} connection number of the connection on which it was made or sent; 0: none
- * @property {string} problem why it failed, in words
+ * Add a message; returns the new list and what was dropped because the list was full.
+ *
+ * @param {Item[]} items
+ * @param {Said} message
+ * @param {number} now
+ * @param {number} connection
  */
-
-/** Add a message; returns the new list and what was dropped because the list was full. */
 export function put(items, message, now, connection) {
   const item = { message, state: "waiting", made: now, first: 0, connection, problem: "" };
   const all = [...items, item];
@@ -29,10 +26,11 @@ export function put(items, message, now, connection) {
  * @param {{now: number, connection: number, joined: Set<string>, open: Set<string>}} on `joined`:
  *   sessions that this connection has joined; `open`: keys of approvals that the bridge has shown
  *   on it (a decision that was made earlier and never sent goes only if its call is still open)
- * @returns {{items: Item[], send: object[], join: string[]}} `items`: the same list when nothing
+ * @returns {{items: Item[], send: Said[], join: string[]}} `items`: the same list when nothing
  *   changed; `join`: sessions to join first
  */
 export function due(items, { now, connection, joined, open }) {
+  /** @type {Said[]} */
   const send = [];
   const join = new Set();
   const next = items.map((item) => {
@@ -56,18 +54,39 @@ export function due(items, { now, connection, joined, open }) {
   return { items: same ? items : next, send, join: [...join] };
 }
 
-/** Remove the item that a message of the bridge answers or shows as taken. */
+/**
+ * Remove the item that a message of the bridge answers or shows as taken.
+ *
+ * @param {Item[]} items
+ * @param {string} id
+ */
 export const settle = (items, id) => items.filter(({ message }) => message.id !== id);
 
-/** Mark an item as failed, with the reason in words. */
+/**
+ * Mark an item as failed, with the reason in words.
+ *
+ * @param {Item[]} items
+ * @param {string} id
+ * @param {string} problem
+ */
 export const fail = (items, id, problem) =>
   items.map((item) => (item.message.id === id ? { ...item, state: "failed", problem } : item));
 
-/** Let an item be sent again on this connection: its session was resumed, or a limit is over. */
+/**
+ * Let an item be sent again on this connection: its session was resumed, or a limit is over.
+ *
+ * @param {Item[]} items
+ * @param {string} id
+ */
 export const again = (items, id) =>
   items.map((item) => (item.message.id === id ? { ...item, state: "waiting" } : item));
 
-/** Drop the decisions about one call, except one that was sent: the bridge will answer it. */
+/**
+ * Drop the decisions about one call, except one that was sent: the bridge will answer it.
+ *
+ * @param {Item[]} items
+ * @param {string} key
+ */
 export const withoutDecisions = (items, key) =>
   items.filter(
     ({ message: { type, payload }, state }) =>

@@ -3,6 +3,7 @@
 export const BASE = "/app/";
 
 const part = encodeURIComponent;
+/** @type {Record<ScreenName, (...values: string[]) => string>} */
 const SCREENS = {
   home: () => "",
   approvals: () => "approvals",
@@ -14,10 +15,19 @@ const SCREENS = {
   file: (id, path) => `s/${part(id)}/files/${part(path)}`,
 };
 
-/** Return a screen's address. */
+/**
+ * Return a screen's address.
+ *
+ * @param {ScreenName} name
+ * @param {...string} values
+ */
 export const addressOf = (name, ...values) => BASE + SCREENS[name](...values);
 
-/** Return the screen of an address; home for an unknown one. */
+/**
+ * Return the screen of an address; home for an unknown one.
+ *
+ * @param {string} path
+ */
 export function screenOf(path) {
   const [first, second, third, ...rest] = path.slice(BASE.length).split("/").map(decoded);
   if (first === "approvals")
@@ -33,6 +43,7 @@ export function screenOf(path) {
 }
 
 // A damaged address is taken as it stands.
+/** @param {string} text */
 function decoded(text) {
   try {
     return decodeURIComponent(text);

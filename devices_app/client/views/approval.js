@@ -17,7 +17,13 @@ import { ago, hasOdd, oneLine, titleOf, visible, visibleCode, visibleName } from
 import { itemOf, outcome, RISK, standing } from "./approvals.js";
 import { questionForm, questionsOf } from "./questions.js";
 
-/** Open the sheet of one approval; `closed` is called when somebody has closed it. */
+/**
+ * Open the sheet of one approval; `closed` is called when somebody has closed it.
+ *
+ * @param {string} key
+ * @param {App} _
+ * @param {() => void} closed
+ */
 export function openApproval(key, { model, go }, closed) {
   const approval = model.home.approvals[key];
   if (!approval) {
@@ -48,11 +54,12 @@ export function openApproval(key, { model, go }, closed) {
     h("dl.facts", {}, factsOf(facts)),
   ];
 
-  const give = () => parts.decide("modified", { ...approval.params, answers: form.answers() });
+  const give = () => parts.decide("modified", { ...approval.params, answers: form?.answers() });
   const answer = button("button.primary", give, "Answer");
   answer.disabled = true;
-  const answered = () => (answer.disabled = !form.answers());
+  const answered = () => (answer.disabled = !form?.answers());
 
+  /** @param {Child} reject @param {Element_[]} approve */
   const open = (reject, approve) => {
     if (form && atMachine) return [];
     if (form) return [reject, h("span.gap"), answer];
@@ -86,21 +93,28 @@ export function openApproval(key, { model, go }, closed) {
 
 // Make what decides an approval: how it stands, and the buttons for that. `open` arranges what
 // rejects and approves, `done` gives the buttons of a decided one.
+/**
+ * @param {Approval} approval
+ * @param {Model} model
+ * @param {{ open(reject: Element_, approve: Element_[]): Child[]; done(): Child[] }} _
+ */
 function decider(approval, model, { open, done }) {
   const { key } = approval;
   const status = h("p.status", { role: "status", tabindex: "-1" });
   const actions = h("div.actions");
   let shown = "";
   let also = "";
+  /** @param {Decision} decision @param {Free} [modifications] */
   const decide = (decision, modifications) => model.call("decide", key, decision, modifications);
   const withdraw = async () => {
     if (!(await model.call("withdraw", key))) toast("It has been sent already.", "warn");
   };
-  const retry = () => model.call("retry", itemOf(approval, model).message.id);
+  const retry = () => model.call("retry", itemOf(approval, model)?.message.id ?? "");
   const isRecorded = approval.source === "hooks";
   const approve = isRecorded ? "Record approval" : "Approve";
   const reject = isRecorded ? "Record rejection" : "Reject";
   const refuse = questionsOf(approval).length ? "Decline" : reject;
+  /** @type {Record<string, () => Child[]>} */
   const buttons = {
     decided: done,
     sent: () => [],
@@ -134,6 +148,7 @@ function decider(approval, model, { open, done }) {
     shown = "";
     paint();
   };
+  /** @param {string} text */
   const hint = (text) => {
     also = text;
     paint();
@@ -146,9 +161,11 @@ const drafts = new Map(); // key of an approval → what was typed, until it is 
 const CARD = { lines: 16, width: 36 }; // of a call that is seen whole in a conversation
 
 // Each parameter has its name, its text in lines as wide as a phone, and a button to copy it.
+/** @param {[string, unknown]} _ */
 function linesOf([name, value]) {
   const text = typeof value === "string" ? value : JSON.stringify(value, null, 2);
   const wide = `${name}\n${text}`.replace(/[^\n -~]/gu, "8 columns"); // tabs, odd letters
+  /** @param {string} line */
   const linesIn = (line) => Math.max(1, Math.ceil(line.length / CARD.width));
   return wide.split("\n").reduce((sum, line) => sum + linesIn(line), 3);
 }
@@ -156,12 +173,16 @@ function linesOf([name, value]) {
 /**
  * Make the card on which a call is decided in its conversation; null for one that takes the sheet:
  * it is critical, long, a question, or is answered at the machine.
+ *
+ * @param {Approval | undefined} approval
+ * @param {Pick<App, "model" | "go">} _
  */
 export function decisionCard(approval, { model, go }) {
   if (approval?.source !== "agent_sdk" || approval.risk_level === "critical") return null;
   const lines = Object.entries(approval.params).reduce((sum, one) => sum + linesOf(one), 0);
   if (lines > CARD.lines || questionsOf(approval).length) return null;
   const more = () => h("a.button.quiet", go.link("approval", approval.key), "Details");
+  /** @param {Child} reject @param {Element_[]} approve */
   const open = (reject, approve) => [reject, more(), h("span.gap"), approve];
   const { status, actions, paint } = decider(approval, model, { open, done: () => [] });
   const risk = h(`p.risk.risk-${approval.risk_level}`, {}, RISK[approval.risk_level]);
@@ -171,6 +192,7 @@ export function decisionCard(approval, { model, go }) {
   return node;
 }
 
+/** @param {Approval} approval */
 const hooksSentence = (approval) =>
   approval.source === "hooks"
     ? questionsOf(approval).length
@@ -178,10 +200,12 @@ const hooksSentence = (approval) =>
       : "Waiting at the machine, or allowed there and running. Your answer is only recorded."
     : "";
 
+/** @param {Model} model */
 const offlineSentence = (model) =>
   model.connection.phase === "ready" ? "" : "Offline: what you decide waits for the connection.";
 
 // Low and medium take one tap, high two in place, critical a hold.
+/** @param {Approval} approval @param {() => unknown} act @param {string} label */
 function approveButtons(approval, act, label) {
   if (approval.risk_level === "critical") {
     const { button, other, hint } = holdButton(label.toLowerCase(), act);
@@ -192,6 +216,7 @@ function approveButtons(approval, act, label) {
   return [button("button.primary", act, label)];
 }
 
+/** @param {Element_[]} nodes @param {boolean} may */
 function enable(nodes, may) {
   for (const node of nodes)
     for (const one of node.matches("button") ? [node] : node.querySelectorAll("button"))
@@ -199,6 +224,11 @@ function enable(nodes, may) {
 }
 
 // What is long must have been seen to its end before it can be approved; `tell` is told whether.
+/**
+ * @param {Element_} body
+ * @param {(text: string) => void} hint
+ * @param {(seen: boolean) => void} tell
+ */
 function watchEnd(body, hint, tell) {
   const scrolling = [body, body.parentElement]; // the one, or on a low screen the other
   const look = () => {
@@ -217,6 +247,7 @@ function watchEnd(body, hint, tell) {
 }
 
 // The whole command or parameters, never cut; an edit as a difference.
+/** @param {Approval} approval */
 function whole(approval) {
   const { params } = approval;
   const parts = [];
@@ -227,6 +258,7 @@ function whole(approval) {
     parts.push(codeBlock(params[name], name));
   }
   const edits = Array.isArray(params.edits) ? params.edits : [];
+  /** @param {Free} edit */
   const isWhole = (edit) => isEdit(edit) && Object.keys(edit).length === 2; // its diff says it all
   if (isEdit(params)) for (const name of ["old_string", "new_string"]) delete rest[name];
   if (edits.length && edits.every(isWhole)) delete rest.edits;
@@ -244,14 +276,17 @@ function whole(approval) {
 }
 
 // Not by its JSON: "size+1" in a text is no number.
+/** @param {unknown} value */
 const isRounded = (value) =>
   typeof value === "number"
     ? !Number.isSafeInteger(Math.trunc(value))
-    : Boolean(value) && typeof value === "object" && Object.values(value).some(isRounded);
+    : Boolean(value) && typeof value === "object" && Object.values(value ?? {}).some(isRounded);
 
+/** @param {Free} params */
 const isEdit = (params) =>
   typeof params?.old_string === "string" && typeof params.new_string === "string";
 
+/** @param {string} text @param {string} name */
 function codeBlock(text, name) {
   return h(
     "div.whole",
@@ -264,6 +299,7 @@ function codeBlock(text, name) {
 }
 
 // What a person changes, or has changed, in the parameters that are texts.
+/** @param {Free} before @param {Free} after */
 const changes = (before, after) =>
   Object.keys(after)
     .filter((name) => typeof after[name] === "string" && after[name] !== before[name])
@@ -272,12 +308,19 @@ const changes = (before, after) =>
       diffLines(compareTexts(String(before[name] ?? ""), after[name])),
     ]);
 
+/** @param {Approval} _ */
 const editable = ({ source, params }) =>
   source === "agent_sdk" && Object.values(params).some(isTyped);
 
 // A field would take the CR out of line ends.
+/** @param {unknown} value */
 const isTyped = (value) => typeof value === "string" && !value.includes("\r");
 
+/**
+ * @param {Approval} approval
+ * @param {{ body: Element_ }} sheet
+ * @param {ReturnType<typeof decider>} _
+ */
 function editParameters(approval, sheet, { actions, again, decide, hint }) {
   const typed = { ...approval.params, ...drafts.get(approval.key) };
   const fields = Object.entries(approval.params)

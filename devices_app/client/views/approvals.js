@@ -12,7 +12,11 @@ export const RISK = {
 };
 const CHECKING_MS = 10_000;
 
-/** Make the list of waiting approvals, oldest first, and of those decided lately. */
+/**
+ * Make the list of waiting approvals, oldest first, and of those decided lately.
+ *
+ * @param {App} _
+ */
 export function approvalsView({ model, go }) {
   const connection = connectionSign({ model, go });
   const waiting = h("div.cards");
@@ -32,6 +36,7 @@ export function approvalsView({ model, go }) {
       .slice(0, 20);
     pastTitle.hidden = decided.length === 0;
     keyed(past, decided, {
+      /** @param {Approval} approval */
       key: (approval) => `${approval.key} ${outcome(approval)}`,
       make: (one) => row(go.link("approval", one.key), { title: lineOf(one), meta: outcome(one) }),
     });
@@ -40,18 +45,28 @@ export function approvalsView({ model, go }) {
   return { node, paint };
 }
 
-/** Show a card for each approval that waits. */
+/**
+ * Show a card for each approval that waits.
+ *
+ * @param {Element_} place
+ * @param {Model} model
+ * @param {Go} go
+ */
 export function showCards(place, model, go) {
   keyed(place, openApprovals(model.home), {
     key: ({ key }) => key,
+    /** @param {Approval} approval */
     make: (approval) => card(approval, model, go),
+    /** @param {Element_} node @param {Approval} approval */
     update: (node, approval) => paintCard(node, approval, model),
   });
 }
 
+/** @param {Approval} _ */
 const lineOf = ({ tool, params, changed, description }) =>
   callLine(tool, changed ?? params, description);
 
+/** @param {Approval} approval @param {Model} model @param {Go} go */
 function card(approval, model, go) {
   const node = h(
     `a.card.risk-${approval.risk_level}`,
@@ -65,6 +80,7 @@ function card(approval, model, go) {
   return node;
 }
 
+/** @param {Element_} node @param {Approval} approval @param {Model} model */
 function paintCard(node, approval, model) {
   const { at, session_id: id, source, risk_level: risk } = approval;
   const waits = source === "hooks" ? "Waits at the machine" : RISK[risk].split(":")[0];
@@ -73,19 +89,30 @@ function paintCard(node, approval, model) {
   setPart(node, ".card-foot", standing(approval, model) || waits);
 }
 
-/** Say in a sentence what became of this device's own decision. */
+/**
+ * Say in a sentence what became of this device's own decision.
+ *
+ * @param {Approval} approval
+ * @param {Model} model
+ */
 export function standing(approval, model) {
   const item = itemOf(approval, model);
   if (!item) return "";
   if (item.state === "failed") return `Not sent: ${item.problem}`;
-  const word = WORDS[item.message.payload.decision];
+  const word = WORDS[/** @type {Free} */ (item.message.payload).decision];
   if (item.state === "waiting") return `${word} here, waits for the connection`;
   return Date.now() - item.first > CHECKING_MS ? "Not confirmed, checking" : `${word}, sending…`;
 }
 
+/** @type {Record<string, string>} */
 const WORDS = { approved: "Approved", rejected: "Rejected", modified: "Approved with changes" };
 
-/** Return the outbox's item that decides this approval. */
+/**
+ * Return the outbox's item that decides this approval.
+ *
+ * @param {Approval} approval
+ * @param {Model} model
+ */
 export const itemOf = (approval, model) =>
   model.outbox.find(
     ({ message: { type, payload } }) =>
@@ -93,9 +120,14 @@ export const itemOf = (approval, model) =>
       approvalKey(payload.session_id, payload.tool_call_id) === approval.key,
   );
 
+/** @param {string} at */
 const dateOf = (at) => new Date(at).toLocaleString([], { dateStyle: "short", timeStyle: "short" });
 
-/** Say in a sentence what became of a decided approval. */
+/**
+ * Say in a sentence what became of a decided approval.
+ *
+ * @param {Approval} approval
+ */
 export function outcome(approval) {
   if (!approval.decision) return "No longer open";
   const { decision, decided_at: when, forwarded, source, tool } = approval;

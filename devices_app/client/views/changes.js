@@ -7,6 +7,7 @@ import { openPush } from "./push.js";
 import { askTrust } from "./trust.js";
 
 const STATUS = { modified: "M", added: "A", deleted: "D", untracked: "N", renamed: "R" };
+/** @type {Record<string, string>} */
 const STATES = {
   merge: "A merge is not finished",
   rebase: "A rebase is not finished",
@@ -16,9 +17,15 @@ const STATES = {
 };
 const FILES_AT_ONCE = 200;
 const drafts = new Map(); // session → its message and the chosen files, while this page lives
+/** @param {Free} _ */
 const isEnd = ({ type, payload }) => type === "stream_end" || payload.event === "Stop";
 
-/** Make the changes tab of a session. */
+/**
+ * Make the changes tab of a session.
+ *
+ * @param {string} id
+ * @param {App} _
+ */
 export function changesView(id, { model }) {
   const head = h("div.branch", {});
   const refresh = button("button.quiet", () => load(), "Refresh");
@@ -38,11 +45,14 @@ export function changesView(id, { model }) {
   const scroller = h("div.scroller", {}, bar, outcome, state, files);
   const node = h("section.tab", {}, scroller, bottom);
   drafts.set(id, { message, chosen });
+  /** @type {Wire.GitChange[]} */
   let changes = [];
+  /** @type {Partial<Wire.Payloads["git_status_response"]>} */
   let seen = {}; // the status that is shown: a commit of anything else is refused
   let wanted = true; // it was not read yet, or the connection was lost meanwhile
   let busy = false;
 
+  /** @type {Ask} */
   const ask = (type, payload) => model.call("ask", type, { session_id: id, ...payload });
 
   const load = async () => {
@@ -51,7 +61,7 @@ export function changesView(id, { model }) {
     wanted = false;
     try {
       show(await ask("git_status_request", {}));
-    } catch (error) {
+    } catch (/** @type {any} */ error) {
       wanted = error.code === undefined; // no answer: it is asked again with the connection
       if (changes.length && wanted) return;
       changes = [];
@@ -64,12 +74,13 @@ export function changesView(id, { model }) {
     }
   };
 
+  /** @param {Wire.Payloads["git_status_response"]} status */
   const show = (status) => {
     const { ahead, behind } = status;
     const distance = dotted(ahead > 0 && `${ahead} ahead`, behind > 0 && `${behind} behind`);
     changes = status.changes;
     seen = status;
-    const about = dotted(distance, STATES[status.state]);
+    const about = dotted(distance, STATES[status.state ?? ""]);
     fill(head, h("strong", {}, oneLine(status.branch)), about && h("span.meta", {}, about));
     push.hidden = !status.head || status.state || (status.upstream && !(ahead > 0));
     const paths = new Set(changes.map(({ path }) => path));
@@ -88,6 +99,7 @@ export function changesView(id, { model }) {
     return changes.length;
   });
 
+  /** @param {Wire.GitChange} _ */
   const row = ({ path, status, additions, deletions, ...more }) => {
     const box = h("input", { type: "checkbox", "aria-label": `Commit ${oneLine(path)}` });
     box.checked = chosen.has(path);
@@ -117,6 +129,7 @@ export function changesView(id, { model }) {
   };
 
   // What is staged and what is not are two differences of one file.
+  /** @param {string} path @param {Element_} place */
   const diff = async (path, place) => {
     fill(place, h("p.meta", {}, "Reading…"));
     try {
@@ -132,12 +145,13 @@ export function changesView(id, { model }) {
         loose.map((file) => oneFile(file, several && !both)),
         !several && !loose.length && !staged.length && h("p.meta", {}, "There is no difference."),
       );
-    } catch (error) {
+    } catch (/** @type {any} */ error) {
       const again = button("button", () => diff(path, place), "Try again");
       fill(place, h("p.warn", { role: "alert" }, error.message), again);
     }
   };
 
+  /** @param {string} trust */
   const send = async (trust) => {
     commit.disabled = true;
     setText(commit, "Committing…");
@@ -155,7 +169,13 @@ export function changesView(id, { model }) {
       fill(files); // their boxes are empty again
       files.nodesByKey?.clear();
       show(status);
-      const { hash, summary, files_changed: count, also = [], note } = status.commit;
+      const {
+        hash,
+        summary,
+        files_changed: count,
+        also = [],
+        note,
+      } = /** @type {Wire.GitCommitSummary} */ (status.commit);
       const what = `Committed ${counted(count, "file")} as `;
       const short = h("code", {}, hash.slice(0, 8));
       const more = also?.length ? `Went in too: ${also.map(oneLine).join(", ")}` : "";
@@ -165,7 +185,7 @@ export function changesView(id, { model }) {
         more && h("p.note", {}, more),
         note && h("p.note", {}, visible(note)),
       );
-    } catch (error) {
+    } catch (/** @type {any} */ error) {
       if (error.code === "GIT_TRUST_REQUIRED") {
         askTrust(error, "commit", send);
         check();
@@ -196,6 +216,7 @@ export function changesView(id, { model }) {
     setText(all, every ? "Choose none" : "Choose all");
   };
 
+  /** @param {News[]} news */
   const paint = (news = []) => {
     const rows = news.flatMap((one) => (one.session === id && one.rows) || []);
     if (rows.some(isEnd)) wanted = true; // the agent may have changed files
@@ -209,12 +230,14 @@ export function changesView(id, { model }) {
 }
 
 // The name first, for it is what a person looks for; then where it lies.
+/** @param {string} path */
 function pathOf(path) {
   const at = path.replace(/\/$/, "").lastIndexOf("/") + 1;
   const directory = at > 0 && h("span.meta", {}, " ", visibleName(path.slice(0, at)));
   return h("span.title", {}, visibleName(path.slice(at)), directory);
 }
 
+/** @param {Wire.DiffFile} file @param {boolean} named */
 function oneFile(file, named) {
   const name =
     file.status === "renamed"
@@ -231,7 +254,9 @@ function oneFile(file, named) {
     return [name, mode, h("p.meta", {}, file.truncated ? "Too large to be shown here." : other)];
   }
   const crlf = file.hunks.every(({ lines }) => lines.every((one) => one.content.endsWith("\r")));
+  /** @param {Wire.DiffLine} line */
   const plain = (line) => (crlf ? { ...line, content: line.content.slice(0, -1) } : line);
+  /** @param {Wire.DiffHunk} _ */
   const shown = ({ header, lines }) => [
     h("p.hunk", {}, visible(header)),
     diffLines(lines.map(plain)),

@@ -9,8 +9,14 @@ import { composer } from "./composer.js";
 const LOADED = 600; // rows of a session that are read when it is opened
 const places = new Map(); // session → what was read there last, while this page lives
 
-/** Make the chat tab of a session. */
+/**
+ * Make the chat tab of a session.
+ *
+ * @param {string} id
+ * @param {App} _
+ */
 export function chatView(id, { model, go }) {
+  /** @type {Placed[]} */
   let rows = [];
   let first = Infinity; // place of the first row that is loaded
   let whole = false; // nothing earlier is kept here
@@ -35,6 +41,7 @@ export function chatView(id, { model, go }) {
   list.node.prepend(empty);
   const node = h("section.chat", {}, list.node, newer, bottom.node);
 
+  /** @param {Placed[]} found */
   const show = (found) => {
     const top = chat.items[0]?.key;
     rows = found;
@@ -53,10 +60,12 @@ export function chatView(id, { model, go }) {
   };
 
   // What came while the storage was read, or could not be stored, stays at the end.
+  /** @param {number} place @param {number} count */
   const read = async (place, count) => {
     const found = await model.rowsBefore(id, place, count);
     if (found.length < count) whole = true;
     const known = new Set(found.map(({ row }) => row.id));
+    /** @param {Placed} one */
     const isLate = (one) => one.place === Infinity && !known.has(one.row.id);
     show([...found, ...(place === Infinity ? rows.filter(isLate) : rows)]);
     return found.length;
@@ -69,13 +78,14 @@ export function chatView(id, { model, go }) {
     try {
       await model.call("replay", id);
       standing = "Nothing has been said here yet.";
-    } catch (error) {
+    } catch (/** @type {any} */ error) {
       asked = error.code !== undefined; // what was not answered is asked again
       standing = error.message;
     }
     sayStanding();
   };
 
+  /** @param {Row[]} fresh */
   const live = (fresh) => {
     rows.push(...fresh.map((row) => ({ place: Infinity, row })));
     foldChat(chat, fresh);
@@ -83,19 +93,21 @@ export function chatView(id, { model, go }) {
   };
 
   const cards = () => [...list.node.querySelectorAll(".deciding, .decide")];
+  /** @param {Element} card */
   const topOf = (card) => card.getBoundingClientRect().top;
+  /** @param {News[]} news */
   const paint = (news = []) => {
     const tops = new Map(cards().map((card) => [card, topOf(card)]));
     for (const card of cards()) card.paint?.(); // first: the list stays while one waits
     const mine = news.filter((one) => one.news === "rows" && one.session === id);
     const [between, fresh] = [true, false].map((earlier) =>
-      mine.filter((one) => one.earlier === earlier).flatMap((one) => one.rows),
+      mine.filter((one) => one.earlier === earlier).flatMap((one) => one.rows ?? []),
     );
     if (fresh.length) live(fresh);
     // Rows that belong between those that are here: what is shown is read again.
     if (between.length) read(Infinity, Math.max(rows.length + between.length, LOADED));
     sayStanding();
-    for (const card of cards()) if (Math.abs(topOf(card) - tops.get(card)) > 8) guard(card);
+    for (const card of cards()) if (Math.abs(topOf(card) - (tops.get(card) ?? 0)) > 8) guard(card);
     if (started && whole && !asked) loadEarlier(); // for which there was no connection before
     bottom.paint();
   };

@@ -19,7 +19,12 @@ import { decisionCard } from "./approval.js";
 
 const LONG = 20_000; // characters of what a tool took or gave, at first
 
-/** Make an item's node; `updateItem` shows the item in it again. */
+/**
+ * Make an item's node; `updateItem` shows the item in it again.
+ *
+ * @param {ChatItem} item
+ * @param {ItemApp} app
+ */
 export function makeItem(item, app) {
   const node = h(`li.item.${item.kind}`);
   node.app = app;
@@ -27,7 +32,8 @@ export function makeItem(item, app) {
   return node;
 }
 
-export const updateItem = (node, item) => UPDATES[item.kind](node, item);
+/** @param {Element_} node @param {ChatItem} item */
+export const updateItem = (node, item) => /** @type {Function} */ (UPDATES[item.kind])(node, item);
 
 const UPDATES = {
   prompt: updatePrompt,
@@ -37,12 +43,14 @@ const UPDATES = {
   gap: updateNote,
 };
 
+/** @type {Record<string, string>} */
 const SOURCES = {
   agent: "from the agent's history",
   http: "over HTTP",
   self: "from the agent itself",
 };
 
+/** @param {Element_} node @param {Prompt} item */
 function updatePrompt(node, item) {
   const own = item.device === node.app.model.home.device;
   const device = !own && `from ${oneLine(item.device)}`;
@@ -52,14 +60,16 @@ function updatePrompt(node, item) {
   node.replaceChildren(h(kind, {}, h("p", {}, visible(item.text)), about));
 }
 
+/** @param {Element_} node @param {Answer} item */
 function updateAnswer(node, item) {
   node.body ??= h("div.bubble.markdown");
   node.foot ??= h("p.meta");
   if (!node.body.isConnected) node.replaceChildren(node.body, node.foot);
   const { go, id } = node.app;
-  showMarkdown(node.body, item.text, (path) => go.link("file", id, path));
+  showMarkdown(node.body, item.text, (/** @type {string} */ path) => go.link("file", id, path));
   node.hidden = item.done && !item.text && !["error", "stopped"].includes(item.reason);
   node.classList.toggle("streaming", !item.done);
+  /** @type {Record<string, string>} */
   const ends = {
     error: "The turn ended with an error.",
     length: "Cut: the answer reached its greatest length.",
@@ -70,6 +80,7 @@ function updateAnswer(node, item) {
   node.foot.hidden = !node.foot.textContent;
 }
 
+/** @param {Free} of */
 function usage(of) {
   const { amount, currency } = of.cost ?? { amount: of.total_cost_usd, currency: "USD" };
   const price = Number(amount).toFixed(3);
@@ -81,6 +92,7 @@ function usage(of) {
   );
 }
 
+/** @param {Element_} node @param {Tool} item */
 function updateTool(node, item) {
   const refused = item.noResult ? "no result" : item.decision === "rejected" && "rejected";
   const decided = item.noted ? "noted" : refused || "running";
@@ -105,6 +117,7 @@ function updateTool(node, item) {
   showDecision(node, item, state);
 }
 
+/** @type {Record<string, string>} */
 const WORDS = {
   pending: "waits for a decision",
   running: "running",
@@ -117,12 +130,14 @@ const WORDS = {
 };
 
 // What a person decided, where the state does not say it.
+/** @param {Tool} _ */
 function about({ tool, decision, done, ok }) {
   if (decision === "rejected") return done && ok && "ran though it was rejected";
   const word = tool === "AskUserQuestion" ? "answered" : "changed by a person";
   return decision === "modified" && word;
 }
 
+/** @param {Element_} node @param {Tool} item @param {string} state */
 function showDecision(node, item, state) {
   const { model, go, id } = node.app;
   const key = approvalKey(id, item.callId);
@@ -140,6 +155,7 @@ function showDecision(node, item, state) {
   if (!approval) node.deciding.paint = () => showDecision(node, item, state);
 }
 
+/** @param {Element_} place @param {Tool} item @param {ItemApp} _ */
 function fillTool(place, item, { go, id }) {
   if (place.dataset.version === String(item.version)) return;
   place.dataset.version = String(item.version);
@@ -159,6 +175,7 @@ function fillTool(place, item, { go, id }) {
   );
 }
 
+/** @param {string} label @param {(text: string) => Child} shown @param {string} text */
 function long(label, shown, text) {
   const pre = h("pre.wrapped", { tabindex: "0", "aria-label": label });
   const { more, show } = pager(LONG, "characters", (to) => {
@@ -169,6 +186,7 @@ function long(label, shown, text) {
   return [pre, h("div.actions", {}, more, copyButton(text))];
 }
 
+/** @param {Element_} node @param {Note} item */
 function updateNote(node, item) {
   node.dataset.tone = item.tone ?? "soft";
   node.replaceChildren(h("p.note", {}, oneLine(item.text)));

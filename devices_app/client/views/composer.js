@@ -4,6 +4,7 @@ import { button, form, h, icon, keyed, setText, toast } from "../parts/dom.js";
 import { twoSteps } from "../parts/sheet.js";
 import { oneLine } from "../parts/text.js";
 
+/** @type {Record<string, string>} */
 const STANDS = {
   observed: "This agent runs at the machine; it can be watched here, not spoken to.",
   ended: "This session has ended.",
@@ -12,7 +13,12 @@ const STANDS = {
 };
 const NOT_KEPT = "The draft could not be kept: this device's storage is full or refused.";
 
-/** Make the foot of a conversation: waiting messages, the field, stop and resume. */
+/**
+ * Make the foot of a conversation: waiting messages, the field, stop and resume.
+ *
+ * @param {string} id
+ * @param {{ model: Model; sent(): void }} _
+ */
 export function composer(id, { model, sent }) {
   const area = h("textarea", {
     rows: "1",
@@ -51,7 +57,7 @@ export function composer(id, { model, sent }) {
       await model.call("say", id, text);
       keep();
       sent();
-    } catch (error) {
+    } catch (/** @type {any} */ error) {
       area.value = [text, area.value].filter(Boolean).join("\n");
       grow();
       toast(error.message, "warn");
@@ -61,6 +67,7 @@ export function composer(id, { model, sent }) {
   // With each key: a page may go away at any moment.
   const keep = () => model.keepDraft(id, area.value).catch(() => toast(NOT_KEPT, "warn"));
 
+  /** @param {keyof Wire.Requests} type @param {Free} payload @param {string} said */
   const order = (type, payload, said) =>
     model.call("send", type, { session_id: id, ...payload }).then(
       () => toast(said),
@@ -73,7 +80,7 @@ export function composer(id, { model, sent }) {
     resume.disabled = true;
     try {
       await model.call("resume", id);
-    } catch (error) {
+    } catch (/** @type {any} */ error) {
       toast(error.message, "warn");
     } finally {
       resume.disabled = false;
@@ -84,7 +91,7 @@ export function composer(id, { model, sent }) {
     grow();
     keep();
   });
-  area.addEventListener("keydown", (event) => {
+  area.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) {
       event.preventDefault();
       say();
@@ -111,30 +118,36 @@ export function composer(id, { model, sent }) {
 }
 
 // What this device has said and the bridge has not taken yet.
+/** @param {Element_} place @param {string} id @param {Model} model */
 function paintOutgoing(place, id, model) {
   const items = model.outbox.filter(
     ({ message }) => message.type === "message" && message.payload.session_id === id,
   );
   place.hidden = items.length === 0;
+  /** @param {Element_} node @param {Item} item */
   const update = (node, item) => tell(node, item, model);
+  /** @param {Item} item */
   const make = (item) => update(outgoing(item, model), item);
   keyed(place, items, { key: ({ message, state }) => `${message.id} ${state}`, make, update });
 }
 
+/** @param {Item} _ @param {Model} model */
 function outgoing({ message: { id, payload }, state }, model) {
   const again = button("button", () => model.call("retry", id), "Try again");
   const drop = button("button.quiet", () => model.call("discard", id), "Discard");
   return h(
     `li.bubble.mine.${state}`,
     {},
-    h("p", {}, payload.content),
+    h("p", {}, /** @type {Wire.Requests["message"]} */ (payload).content),
     h("p.meta"),
     state === "failed" && h("div.actions", {}, again, drop),
   );
 }
 
+/** @param {Element_} node @param {Item} _ @param {Model} model */
 function tell(node, { state, problem }, model) {
   const isReady = model.connection.phase === "ready";
+  /** @type {Record<string, string>} */
   const words = {
     waiting: isReady ? "Sending…" : "Waits for the connection",
     sent: isReady ? "Sending…" : "Not confirmed yet: asked again when the connection is back",

@@ -7,14 +7,23 @@ import { bytes, counted, oneLine, visible, visibleName } from "../parts/text.js"
 const LINES = 400;
 const ENTRIES_AT_ONCE = 200;
 
-/** Make the files tab of a session; `path`: from the address, or "" for the session's directory. */
+/**
+ * Make the files tab of a session; `path`: from the address, or "" for the session's directory.
+ *
+ * @param {string} id
+ * @param {App} _
+ * @param {string} path
+ */
 export function filesView(id, { model, go, places }, path = "") {
   const place = h("div.scroller");
   const node = h("section.tab", {}, place);
   let wanted = true; // not read yet
+  /** @type {Ask} */
   const ask = (type, payload) => model.call("ask", type, { session_id: id, ...payload });
+  /** @param {string} sentence */
   const say = (sentence) => fill(place, h("p.empty", { role: "status" }, sentence));
 
+  /** @param {string} at */
   const open = async (at) => {
     wanted = false;
     say("Reading…");
@@ -23,7 +32,7 @@ export function filesView(id, { model, go, places }, path = "") {
         if (!/^FILE_(NOT_FOUND|INVALID_PATH)$/.test(error.code)) throw error;
         return read(at);
       });
-    } catch (error) {
+    } catch (/** @type {any} */ error) {
       wanted = error.code === undefined; // no answer: it is asked again with the connection
       if (wanted) return say("Waits for the connection.");
       fill(place, at !== "." && crumbs(at), h("p.empty", { role: "status" }, error.message));
@@ -31,6 +40,7 @@ export function filesView(id, { model, go, places }, path = "") {
     return null;
   };
 
+  /** @param {string} at */
   const list = async (at) => {
     const found = await ask("file_list", { path: at });
     const entries = [...found.entries].sort((a, b) =>
@@ -57,6 +67,7 @@ export function filesView(id, { model, go, places }, path = "") {
     place.scrollTo(0, last);
   };
 
+  /** @param {Wire.DirectoryEntry} _ @param {string} at */
   const item = (/** @type {any} */ { name, type, size }, at) =>
     row(go.link("file", id, at), {
       before: icon(type === "directory" ? "folder" : "file"),
@@ -65,12 +76,13 @@ export function filesView(id, { model, go, places }, path = "") {
     });
 
   // The way from the session's directory; of what lies elsewhere the whole path.
+  /** @param {string} at */
   const crumbs = (at) => {
     const root = (model.home.sessions[id]?.working_directory ?? "").replace(/\/$/, "");
     if (!root || (at !== root && !at.startsWith(`${root}/`)))
       return h("p.path", {}, h("code", {}, visibleName(at)));
     const names = at.slice(root.length).split("/").filter(Boolean);
-    const steps = [root.split("/").at(-1), ...names].map((name, index, all) => {
+    const steps = [root.split("/").at(-1) ?? "", ...names].map((name, index, all) => {
       const to = [root, ...names.slice(0, index)].join("/");
       const last = index === all.length - 1;
       return [
@@ -83,6 +95,7 @@ export function filesView(id, { model, go, places }, path = "") {
     return h("nav.path", { "aria-label": "Path" }, steps);
   };
 
+  /** @param {string} at */
   const read = async (at) => {
     const lines = h("ol.code.wrap", { tabindex: "0", "aria-label": oneLine(at) });
     const more = button("button.wide", () => next());
@@ -106,7 +119,7 @@ export function filesView(id, { model, go, places }, path = "") {
       fill(trouble);
       try {
         await page();
-      } catch (error) {
+      } catch (/** @type {any} */ error) {
         fill(trouble, error.message);
       }
       more.disabled = false;

@@ -5,6 +5,7 @@ import { ago, dotted, oneLine, shortPath, titleOf } from "../parts/text.js";
 import { sortedSessions } from "../store/home.js";
 import { showCards } from "./approvals.js";
 
+/** @type {Record<string, string>} */
 const STATES = {
   approval: "Needs you",
   error: "Error",
@@ -17,7 +18,11 @@ const STATES = {
 };
 const ENDED_SHOWN = 20;
 
-/** Make the list of sessions. */
+/**
+ * Make the list of sessions.
+ *
+ * @param {App} _
+ */
 export function homeView({ model, go }) {
   const cards = h("div.cards");
   const waitingTitle = h("h2.section", {}, "Waiting for you");
@@ -47,6 +52,7 @@ export function homeView({ model, go }) {
     const all = sortedSessions(model.home);
     const open = all.filter(({ state }) => state !== "ended");
     const closed = all.filter(({ state }) => state === "ended").slice(0, ENDED_SHOWN);
+    /** @type {Keyed<Listed>} */
     const rows = {
       key: ({ session }) => session.session_id,
       make: (item) => sessionRow(item, go, model),
@@ -56,7 +62,7 @@ export function homeView({ model, go }) {
     keyed(ended, closed, rows);
     const { phase, fault } = model.connection;
     stopped.hidden = phase !== "stopped";
-    setText(why, phase === "stopped" ? fault.message : "");
+    setText(why, phase === "stopped" ? (fault?.message ?? "") : "");
     empty.hidden = all.length > 0 || phase !== "ready";
     endedTitle.hidden = closed.length === 0;
     connection.paint();
@@ -65,6 +71,7 @@ export function homeView({ model, go }) {
   return { node, paint };
 }
 
+/** @param {Listed} item @param {Go} go @param {Model} model */
 function sessionRow(item, go, model) {
   const node = row(go.link("session", item.session.session_id), {
     before: h("span.dot", { "aria-hidden": "true" }),
@@ -77,6 +84,7 @@ function sessionRow(item, go, model) {
   return node;
 }
 
+/** @param {Element_} node @param {Listed} _ @param {Model} _ */
 function paintRow(node, { session, state }, { viewed }) {
   node.dataset.state = state;
   node.firstChild.ariaCurrent = viewed === session.session_id ? "page" : null;

@@ -4,7 +4,11 @@ import { backLink, button, field, fill, form, h, icon, screen, setText } from ".
 import { oneLine, shortPath, visible } from "../parts/text.js";
 import { askTrust } from "./trust.js";
 
-/** Make the screen that starts a session. */
+/**
+ * Make the screen that starts a session.
+ *
+ * @param {App} _
+ */
 export function newSessionView({ model, go }) {
   const select = h("select", { id: "agent" });
   const recent = [
@@ -41,7 +45,7 @@ export function newSessionView({ model, go }) {
       ),
     h(
       "details.browse",
-      { on: { toggle: (event) => event.target.open && browse("") } },
+      { on: { toggle: (/** @type {any} */ event) => event.target.open && browse("") } },
       h("summary", {}, "Browse"),
       tree,
     ),
@@ -64,8 +68,10 @@ export function newSessionView({ model, go }) {
   let starting = false;
   let listing = false;
   let top = null; // the first directory that is shown: above it nothing may be opened
+  /** @param {string} path */
   const choose = (path) => (directory.value = path);
 
+  /** @param {string} path @param {Child} name */
   const step = (path, name) =>
     h(
       "li",
@@ -73,10 +79,12 @@ export function newSessionView({ model, go }) {
       button("button.row-link", () => browse(path), icon("folder"), h("span", {}, name)),
     );
 
+  /** @param {string} path */
   const browse = async (path) => {
     fill(tree, h("p.meta", {}, "Reading…"));
     try {
       const at = encodeURIComponent(path || ".");
+      /** @type {Wire.FileTree} */
       const found = await model.call("http", `/files/tree?depth=1&path=${at}`);
       const base = found.path.replace(/\/$/, "");
       top ??= found.path;
@@ -92,11 +100,12 @@ export function newSessionView({ model, go }) {
             .map(({ name }) => step(`${base}/${name}`, visible(name))),
         ),
       );
-    } catch (error) {
+    } catch (/** @type {any} */ error) {
       fill(tree, h("p.meta", {}, error.message));
     }
   };
 
+  /** @param {string} trust */
   const begin = async (trust) => {
     starting = start.disabled = true;
     setText(said, "Starting the agent…");
@@ -107,7 +116,7 @@ export function newSessionView({ model, go }) {
       const more = { ...(branch && { worktree: branch }), ...(trust && { trust }) };
       await model.call("startSession", id, select.value, where, words, more);
       if (node.isConnected) go.open("session", id);
-    } catch (error) {
+    } catch (/** @type {any} */ error) {
       setText(said, error.message);
       if (error.code === "GIT_TRUST_REQUIRED") askTrust(error, "start", begin);
       said.scrollIntoView({ block: "nearest" });
@@ -115,6 +124,7 @@ export function newSessionView({ model, go }) {
     }
   };
 
+  /** @param {Pick<Wire.AgentInfo, "name" | "can_start" | "reason">} _ */
   const option = ({ name, can_start: able, reason }) => {
     const label = able ? oneLine(name) : `${oneLine(name)}: ${oneLine(reason)}`;
     return h("option", { value: name, disabled: !able }, label);
@@ -122,7 +132,10 @@ export function newSessionView({ model, go }) {
 
   const listAgents = async () => {
     listing = true;
-    const able = model.connection.acked.supported_agents.map((name) => ({ name, can_start: true }));
+    const able = (model.connection.acked?.supported_agents ?? []).map((name) => ({
+      name,
+      can_start: true,
+    }));
     const { agents } = await model.call("http", "/info").catch(() => ({ agents: able }));
     fill(select, ...agents.map(option));
   };

@@ -8,15 +8,17 @@ import { askTrust } from "./trust.js";
 /**
  * Ask what would go, show it, and push when a person says so.
  *
- * @param {any} ask sends a request about the session and returns its answer
- * @param {any} status the status that the person sees
+ * @param {Ask} ask sends a request about the session and returns its answer
+ * @param {Partial<Wire.Payloads["git_status_response"]>} status the status that the person sees
  * @param {HTMLElement} outcome where it is told what came of it
  * @param {() => void} done
  */
 export async function openPush(ask, status, outcome, done) {
   const seen = { repository: status.repository, head: status.head };
   const how = { ...seen, set_upstream: !status.upstream };
+  /** @param {Failure} error */
   const refuse = (error) => showFailure(outcome, "Not pushed.", error, "the remote");
+  /** @param {string} [trust] */
   const push = async (trust) => {
     fill(outcome, h("p.meta", {}, "Pushing…"));
     try {
@@ -29,7 +31,7 @@ export async function openPush(ask, status, outcome, done) {
       const told = `Pushed ${counted(count, "commit")} to ${where}.`;
       fill(outcome, h("p.finding.good", {}, told), links.map(linkTo));
       done();
-    } catch (error) {
+    } catch (/** @type {any} */ error) {
       fill(outcome);
       if (error.code === "GIT_TRUST_REQUIRED") askTrust(error, "push", push);
       else refuse(error);
@@ -51,12 +53,13 @@ export async function openPush(ask, status, outcome, done) {
       count > commits.length && h("p.note", {}, `And ${count - commits.length} older ones.`),
     ];
     askSheet("Push", content, `Push ${counted(count, "commit")}`, push);
-  } catch (error) {
+  } catch (/** @type {any} */ error) {
     refuse(error);
   }
 }
 
 // An address that the server printed, such as that of a new pull request.
+/** @param {string} address */
 function linkTo(address) {
   if (!address.startsWith("https://")) return h("p.meta", {}, visible(address));
   const about = { href: address, rel: "noopener noreferrer", target: "_blank" };

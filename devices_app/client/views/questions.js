@@ -3,13 +3,22 @@
 import { h } from "../parts/dom.js";
 import { visible } from "../parts/text.js";
 
-/** Return an approval's questions; none for any other call. */
+/**
+ * Return an approval's questions; none for any other call.
+ *
+ * @param {Pick<Approval, "tool" | "params">} _
+ */
 export const questionsOf = ({ tool, params }) =>
   tool === "AskUserQuestion" && Array.isArray(params.questions)
     ? params.questions.filter((one) => typeof one?.question === "string")
     : [];
 
-/** Make the fields that answer them; `answers()` is null while one has no answer. */
+/**
+ * Make the fields that answer them; `answers()` is null while one has no answer.
+ *
+ * @param {any[]} questions
+ * @param {{ readOnly: boolean; changed(): void }} _
+ */
 export function questionForm(questions, { readOnly, changed }) {
   const parts = questions.map(({ question, multiSelect, options }, number) => {
     const type = multiSelect ? "checkbox" : "radio";
@@ -33,7 +42,7 @@ export function questionForm(questions, { readOnly, changed }) {
       !readOnly && other,
     );
     // Of one answer the last counts: a choice, or words.
-    node.addEventListener("input", ({ target }) => {
+    node.addEventListener("input", (/** @type {Event} */ { target }) => {
       if (multiSelect) return;
       if (target !== other) other.value = "";
       else for (const { box } of choices) box.checked = false;

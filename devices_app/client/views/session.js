@@ -7,13 +7,19 @@ import { changesView } from "./changes.js";
 import { chatView } from "./chat.js";
 import { filesView } from "./files.js";
 
+/** @type {Record<string, [string, (id: string, app: App, path: string) => View]>} */
 const TABS = {
   chat: ["Chat", chatView],
   changes: ["Changes", changesView],
   files: ["Files", filesView],
 };
 
-/** Make a session's screen, with the tab and, for files, the path in the address. */
+/**
+ * Make a session's screen, with the tab and, for files, the path in the address.
+ *
+ * @param {App} app
+ * @param {At} _
+ */
 export function sessionView(app, { id, tab, path }) {
   const { model, go } = app;
   const title = h("h1", { id: "session-title", tabindex: "-1" });
@@ -43,6 +49,7 @@ export function sessionView(app, { id, tab, path }) {
     tabs,
     content.node,
   );
+  /** @param {News[]} news */
   const paint = (news = []) => {
     const session = model.home.sessions[id];
     setText(title, titleOf(session, id));

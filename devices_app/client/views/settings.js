@@ -8,6 +8,7 @@ import { twoSteps } from "../parts/sheet.js";
 import { bytes, oneLine } from "../parts/text.js";
 import { CLIENT_VERSION } from "../protocol/messages.js";
 
+/** @type {Record<string, string>} */
 const MODES = {
   local_only: "This machine only",
   private_network: "Private network",
@@ -19,7 +20,11 @@ const MODES = {
 const TRUST = "The certificate authority, and the steps for this system";
 const ADMIN = "Devices, approvals and the audit trail, with a password";
 
-/** Make the settings screen. */
+/**
+ * Make the settings screen.
+ *
+ * @param {App} app
+ */
 export function settingsView(app) {
   const { model, go } = app;
   const facts = h("dl.facts");
@@ -72,6 +77,7 @@ export function settingsView(app) {
     ),
   );
 
+  /** @param {string[]} list */
   const showBridges = (list) =>
     fill(
       bridges,
@@ -86,6 +92,7 @@ export function settingsView(app) {
       }),
     );
 
+  /** @param {string[]} list */
   const keepBridges = async (list) => {
     await model.db.set("bridges", list);
     showBridges(list);
@@ -112,11 +119,13 @@ export function settingsView(app) {
     const mode = health?.connection_mode ?? acked?.connection_mode;
     const told = {
       Bridge: location.host,
-      Connection: phase === "ready" ? (MODES[mode] ?? mode) : "not connected",
+      Connection: phase === "ready" ? (MODES[mode ?? ""] ?? mode) : "not connected",
       Warnings: !health ? "not known" : health.warnings.length ? "See “What is wrong?”" : "none",
       Certificate:
-        { kept: phase === "ready" && "accepted", refused: "not trusted here" }[served.worker] ||
-        "not known",
+        /** @type {Free} */ ({
+          kept: phase === "ready" && "accepted",
+          refused: "not trusted here",
+        })[served.worker] || "not known",
       "Bridge version": acked?.server_version ?? "not known",
       "Client version": CLIENT_VERSION,
       "This device": oneLine(model.home.device) || "not known",
@@ -140,17 +149,21 @@ const PUSH =
   "message goes through the push service of this browser's maker (Google, Apple, Mozilla or " +
   "Microsoft), who sees that your bridge has sent something and when, but cannot read it.";
 
+/** @param {Model} model */
 function pushSection(model) {
   const why = h("p.meta", {});
   const said = h("p.status", { role: "alert" });
+  /** @type {Detail | null} */
   let detail = null;
   let last = Promise.resolve();
+  /** @param {() => Promise<string | void>} work */
   const act = (work) => (last = last.then(() => carryOut(work))); // one after the other
+  /** @param {() => Promise<string | void>} work */
   const carryOut = async (work) => {
     setText(said, "One moment…");
     try {
       setText(said, (await work()) ?? "");
-    } catch (error) {
+    } catch (/** @type {any} */ error) {
       setText(said, error.message);
     }
     detail = await wanted(model);
@@ -184,6 +197,7 @@ function pushSection(model) {
   return { node: h("div.form", {}, h("p.meta", {}, PUSH), why, controls, said), paint };
 }
 
+/** @param {Model} model */
 async function measure(model) {
   if (!model.db.lasting) return `only until this page is closed (${model.db.trouble})`;
   const { usage } = (await navigator.storage?.estimate?.()) ?? {};
@@ -191,6 +205,7 @@ async function measure(model) {
 }
 
 // Chrome offers to install; Safari has it in its own menu. Nothing where it is installed.
+/** @param {App["offer"]} offer */
 function installRow(offer) {
   if (matchMedia("(display-mode: standalone)").matches) return null;
   const about = h("span.row-main", {}, h("span.title", {}, "Install as an app"));
@@ -204,6 +219,7 @@ function installRow(offer) {
 }
 
 // The origin of an address or of a pairing link, whose token is not for here; "" for neither.
+/** @param {string} text */
 function originOf(text) {
   const whole = /^https?:/i.test(text.trim()) ? text.trim() : `https://${text.trim()}`;
   const url = URL.canParse(whole) ? new URL(whole) : null;

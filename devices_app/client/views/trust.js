@@ -4,6 +4,7 @@ import { h } from "../parts/dom.js";
 import { askSheet } from "../parts/sheet.js";
 import { oneLine, visible, visibleName } from "../parts/text.js";
 
+/** @type {Record<string, string>} */
 const KINDS = {
   hook: "Hook",
   filter: "Filter",
@@ -20,7 +21,7 @@ const KINDS = {
  * @param {(digest: string) => void} act
  */
 export function askTrust({ details }, verb, act) {
-  const programs = details.programs.map(({ kind, name, command, path }) =>
+  const programs = details.programs.map((/** @type {Free} */ { kind, name, command, path }) =>
     h(
       "div.finding",
       {},

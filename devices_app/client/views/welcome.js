@@ -8,15 +8,21 @@ const HOME_SCREEN =
   "An app on the Home Screen keeps its own storage. To use one, add this page first " +
   "(Share, Add to Home Screen), open it from there, and paste the link in it.";
 
-/** Ask for a pairing link: pasted, or scanned where the browser can; then call `paired`. */
+/**
+ * Ask for a pairing link: pasted, or scanned where the browser can; then call `paired`.
+ *
+ * @param {Model} model
+ * @param {() => void} paired
+ */
 export function welcomeView(model, paired, problem = "") {
   const said = h("p.status", { role: "alert" }, problem);
   const like = { id: "link", type: "text", placeholder: "https://…/pair#v=1&token=…" };
   const input = field("input", like);
+  /** @param {string} link */
   const use = async (link) => {
     try {
       await model.pair(readPairingLink(link, location.host));
-    } catch (error) {
+    } catch (/** @type {any} */ error) {
       setText(said, error.message);
       return;
     }
@@ -54,6 +60,7 @@ export function welcomeView(model, paired, problem = "") {
 }
 
 // A button that reads the code with the camera, where the browser can read codes.
+/** @param {(link: string) => Promise<void>} use @param {Element_} said */
 function scanner(use, said) {
   if (!("BarcodeDetector" in window) || !navigator.mediaDevices) return null;
   const video = h("video", { playsinline: true, muted: true, hidden: true });
@@ -61,7 +68,7 @@ function scanner(use, said) {
     try {
       const link = await readCode(video);
       if (link) await use(link);
-    } catch (error) {
+    } catch (/** @type {any} */ error) {
       setText(said, `The camera cannot be used: ${error.message}`);
     }
   };
@@ -69,6 +76,7 @@ function scanner(use, said) {
 }
 
 // The first code that the camera sees; "" when the screen was left.
+/** @param {Element_} video */
 async function readCode(video) {
   const detector = new /** @type {any} */ (window).BarcodeDetector({ formats: ["qr_code"] });
   const camera = { facingMode: "environment" };

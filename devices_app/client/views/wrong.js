@@ -6,7 +6,11 @@ import { span } from "../parts/text.js";
 
 const SKEW_MS = 60_000; // a clock that is further off shows wrong ages and refuses certificates
 
-/** Make the screen "What is wrong?". */
+/**
+ * Make the screen "What is wrong?".
+ *
+ * @param {App} _
+ */
 export function wrongView({ model, go, pairAgain }) {
   const list = h("ul.findings", { role: "list" });
   const notes = h("ol.findings");
@@ -46,6 +50,7 @@ export function wrongView({ model, go, pairAgain }) {
   return { node, paint };
 }
 
+/** @param {Finding} _ @param {() => void} pairAgain */
 function finding({ tone, text, detail = "", steps = [], newer = false, pair = false }, pairAgain) {
   return h(
     `li.finding.${tone}`,
@@ -64,26 +69,30 @@ function finding({ tone, text, detail = "", steps = [], newer = false, pair = fa
   );
 }
 
+/** @param {Model} model */
 function findings(model) {
-  const all = [
-    connection(model.connection),
-    ...warnings(model.connection.health),
-    certificate(),
-    version(),
-    clock(),
-    storage(model.db),
-  ].filter(Boolean);
+  const all = /** @type {Finding[]} */ (
+    [
+      connection(model.connection),
+      ...warnings(model.connection.health),
+      certificate(),
+      version(),
+      clock(),
+      storage(model.db),
+    ].filter(Boolean)
+  );
   const order = ["bad", "warn", "good"];
   if (served.reached && all.every(({ tone }) => tone === "good"))
     return [{ tone: "good", text: "Nothing is wrong." }, ...all];
   return all.sort((a, b) => order.indexOf(a.tone) - order.indexOf(b.tone));
 }
 
-function connection({ phase, fault, neverOpened }) {
+/** @param {Connection} _ */
+function connection({ phase, fault, neverOpened = 0 }) {
   if (phase === "ready") return { tone: "good", text: `Connected to ${location.host}.` };
   if (!navigator.onLine)
     return { tone: "bad", text: "This device has no network.", steps: ["Is it in flight mode?"] };
-  if (phase === "stopped")
+  if (phase === "stopped" && fault)
     return {
       tone: "bad",
       text: fault.message,
@@ -111,6 +120,7 @@ function connection({ phase, fault, neverOpened }) {
   return { tone: "warn", text: `Connecting to ${location.host}…${last}` };
 }
 
+/** @type {Record<string, string>} */
 const REMEDIES = {
   CONN_REPLACED:
     "This device is connected in another browser window. Close that one, then look again here.",
@@ -120,9 +130,10 @@ const REMEDIES = {
   VERSION_INCOMPATIBLE: "Reload this page. Where that does not help, update the bridge.",
 };
 
+/** @param {Connection["health"]} health */
 const warnings = (health) =>
   (health?.warnings ?? []).map((code) => {
-    const details = health.warning_details?.[code];
+    const details = health?.warning_details?.[code];
     return {
       tone: "warn",
       text: details?.message ?? code,
@@ -172,6 +183,7 @@ function clock() {
   };
 }
 
+/** @param {Store} db */
 function storage(db) {
   if (db.lasting) return { tone: "good", text: "What is received is kept on this device." };
   return {

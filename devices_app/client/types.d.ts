@@ -1,0 +1,378 @@
+// What the modules share. Only the type checker reads it; it is not served.
+
+type Free = Wire.Free;
+type Model = import("./net/model.js").Model;
+type Engine = import("./net/engine.js").Engine;
+/** Any element, with the properties that some views keep on theirs. */
+type Element_ = any;
+/** What may stand in an element: nodes, texts, lists of them; null and false are left out. */
+type Child = Node | string | number | boolean | null | undefined | Child[];
+
+// -- the state
+
+type Decision = Wire.Requests["approval_response"]["decision"];
+type Risk = Wire.Payloads["approval_required"]["risk_level"];
+
+interface Session extends Omit<Wire.SessionInfo, "kind"> {
+  kind: Wire.SessionInfo["kind"] | "";
+  working_directory: string;
+  unseen: boolean;
+  failed: boolean;
+  trouble: string;
+  asks?: boolean | null;
+  branch?: string;
+  created_at?: string;
+}
+/** What a message says of a session. */
+type SessionNews = Partial<Omit<Session, "session_id">> & { session_id: string };
+
+interface Approval {
+  key: string;
+  row_id: string;
+  session_id: string;
+  tool_call_id: string;
+  tool: string;
+  params: Free;
+  description: string;
+  risk_level: Risk;
+  source: Wire.Payloads["approval_required"]["source"];
+  reasoning: string;
+  at: string;
+  open: boolean;
+  decision: Decision | "";
+  by: string;
+  decided_at: string;
+  forwarded: boolean | null;
+  changed: Free | null;
+}
+/** What a message says of a decision. */
+interface Decided {
+  session_id: string;
+  tool_call_id: string;
+  decision?: Decision;
+  decided_at?: string;
+  decided_by?: string;
+  device?: string;
+  forwarded?: boolean;
+  modifications?: Free | null;
+  why?: string;
+}
+interface Home {
+  device: string;
+  sessions: Record<string, Session>;
+  approvals: Record<string, Approval>;
+}
+type Fold<T extends keyof Wire.Payloads> = (
+  home: Home,
+  message: Wire.Envelope<T>,
+  viewing: string | null,
+) => Home;
+type Reducers = { [T in keyof Wire.Payloads]?: Fold<T> };
+
+// -- the storage
+
+/** What is thrown: an Error, mostly one of the bridge's. */
+type Failure = Error & { code?: string; details?: Free };
+interface Store {
+  lasting: boolean;
+  trouble: string;
+  get(name: string): Promise<any>;
+  set(name: string, value: unknown, how?: { durability?: string }): Promise<void>;
+  addRows(groups: Group[], home: (fresh: Fresh[]) => Home): Promise<Fresh[]>;
+  rowsBefore(session: string, place: number, count: number): Promise<Placed[]>;
+  abort(what?: { reading?: boolean }): void;
+  wipe(): Promise<void>;
+}
+
+// -- messages
+
+/** A message to the bridge. */
+interface Sent<T extends keyof Wire.Requests> {
+  type: T;
+  id: string;
+  timestamp: string;
+  payload: Wire.Requests[T];
+}
+/** Says that what came before is not kept. */
+interface Gap {
+  type: "gap";
+  id: string;
+  timestamp: string;
+  payload: { session_id: string };
+}
+type Row = Extract<Wire.Message, { type: Wire.Row }> | Gap;
+/** A row and its place among those of its session. */
+interface Placed {
+  place: number;
+  row: Row;
+}
+interface Group {
+  session: string;
+  rows: Row[];
+}
+type Fresh = Group & { earlier: boolean };
+/** A message that cannot be shown. */
+interface Strange {
+  problem: string;
+  type: string;
+  text: string;
+}
+// -- the connection
+
+type Phase =
+  | "off"
+  | "connecting"
+  | "authenticating"
+  | "keeping"
+  | "checking"
+  | "warned"
+  | "ready"
+  | "waiting"
+  | "stopped";
+type Fault = Pick<Wire.Payloads["connection_error"], "code" | "message" | "remediation">;
+interface State {
+  phase: Phase;
+  attempt: number;
+  neverOpened: number;
+  tokens: string[];
+  deviceId: string;
+  acked: Wire.Payloads["connection_ack"] | null;
+  health: Wire.Payloads["health_status"] | null;
+  fault: Fault | null;
+  pinged: boolean;
+  fresh: string;
+}
+type Clock = "connect" | "ping" | "pong" | "retry";
+type Happening =
+  | { kind: "start" | "stop" | "opened" | "closed" | "wake" | "accept" }
+  | { kind: "timer"; name: Clock }
+  | { kind: "message"; message: Wire.Message }
+  | { kind: "kept"; safe: boolean };
+type Effect =
+  | { do: "open" | "close" | "ready" }
+  | { do: "send"; message: Sent<keyof Wire.Requests> }
+  | { do: "timer"; name: Clock; ms: number }
+  | { do: "cancel"; name: Clock }
+  | { do: "keep"; tokens: string[] }
+  | { do: "deliver"; message: Wire.Message };
+type Stepped = [State, Effect[]];
+type Step<K extends Happening["kind"]> = (
+  state: State,
+  event: Extract<Happening, { kind: K }>,
+) => Stepped;
+type Connection = Pick<State, "phase"> &
+  Partial<Pick<State, "attempt" | "neverOpened" | "fault" | "acked" | "health">>;
+interface Identity {
+  url: string;
+  pin: string;
+  tokens: string[];
+  deviceId: string;
+  paired: string;
+}
+
+// -- the outbox, and what the tabs tell each other
+
+type Said = Sent<"message"> | Sent<"approval_response">;
+interface Item {
+  message: Said;
+  /** waiting, sent, failed */
+  state: string;
+  /** when the person did it, ms since 1970 */
+  made: number;
+  /** when it was first sent, or 0 */
+  first: number;
+  /** number of the connection on which it was made or sent; 0: none */
+  connection: number;
+  /** why it failed, in words */
+  problem: string;
+}
+interface Problem {
+  at: string;
+  what: string;
+  detail: string;
+}
+interface Snapshot {
+  home: Home;
+  outbox: Item[];
+  connection: Connection;
+  problems: Problem[];
+}
+interface News extends Partial<Snapshot> {
+  news: "snapshot" | "home" | "outbox" | "connection" | "problems" | "rows" | "trouble" | "gone";
+  /** with rows */
+  session?: string;
+  rows?: Row[];
+  earlier?: boolean;
+  /** with trouble */
+  text?: string;
+}
+type Tell = (news: News) => unknown;
+/** How a session is begun, beside its agent and directory. */
+type More = Pick<Wire.Requests["session_start"], "worktree" | "trust">;
+/** What a tab asks of the one that leads. */
+interface Commands {
+  snapshot(): Snapshot & { isInFront: boolean };
+  view(tab: string, session: string | null): void;
+  say(session: string, content: string): Promise<string>;
+  decide(key: string, decision: Decision, modifications?: Free | null): Promise<void>;
+  withdraw(key: string): boolean;
+  retry(id: string): Promise<void>;
+  discard(id: string): void;
+  ask(type: keyof Wire.Replies, payload: Free): Promise<any>;
+  send(type: keyof Wire.Requests, payload: Free): void;
+  resume(session: string): Promise<void>;
+  startSession(
+    session: string,
+    agent: string,
+    directory: string,
+    content: string,
+    more?: More,
+  ): Promise<void>;
+  replay(session: string): Promise<void>;
+  http(path: string): Promise<any>;
+  accept(): void;
+  connect(): void;
+}
+/** A command that was given to the tab that leads. */
+interface Asked {
+  resolve(result: unknown): void;
+  reject(error: Error): void;
+  taken(): void;
+  lost(): void;
+  timer: number;
+}
+interface Served {
+  worker: "unknown" | "kept" | "refused" | "absent";
+  trouble: string;
+  newer: boolean;
+  reached: boolean | null;
+  skew: number | null;
+}
+type Detail = "quiet" | "full";
+
+// -- a conversation
+
+interface Talk {
+  key: string;
+  version: number;
+  kind: "prompt" | "answer" | "tool" | "note" | "gap";
+  at: string;
+  text: string;
+}
+interface Prompt extends Talk {
+  kind: "prompt";
+  device: string;
+  source: string;
+  queued: boolean;
+}
+interface Answer extends Talk {
+  kind: "answer";
+  done: boolean;
+  reason: string;
+  usage: Free | null;
+}
+interface Tool extends Omit<Talk, "text"> {
+  kind: "tool";
+  tool: string;
+  callId: string;
+  params: Free;
+  description: string;
+  asked: boolean;
+  atMachine: boolean;
+  noted: string;
+  noResult?: boolean;
+  decidedBy?: string;
+  reason: string;
+  decision: Decision | "";
+  was: Free | null;
+  done: boolean;
+  ok: boolean;
+  output: string;
+  diff: string;
+  problem: string;
+  ms: number | null;
+}
+interface Note extends Talk {
+  kind: "note" | "gap";
+  tone: string;
+}
+type ChatItem = Prompt | Answer | Tool | Note;
+interface Chat {
+  items: ChatItem[];
+  /** of the kind that the key begins with */
+  byKey: Map<string, any>;
+  seen: Set<string>;
+  queued: Prompt[];
+}
+type Of<T extends Row["type"]> = Extract<Row, { type: T }>;
+type Folds = { [T in Row["type"]]?: (chat: Chat, row: Of<T>) => unknown };
+
+// -- views
+
+interface Keyed<T> {
+  key(item: T): string;
+  make(item: T): Element_;
+  update?(node: Element_, item: T): unknown;
+}
+/** Where a person reads a list: an item, and how far its top is from the list's. */
+interface Mark {
+  key: string;
+  offset: number;
+}
+interface Listed {
+  session: Session;
+  state: string;
+}
+/** What an item of a conversation needs. */
+interface ItemApp {
+  model: Model;
+  go: Go;
+  id: string;
+}
+interface Finding {
+  tone: string;
+  text: string;
+  detail?: string;
+  steps?: Child[];
+  newer?: boolean;
+  pair?: boolean;
+}
+
+interface Go {
+  to(name: ScreenName, ...values: string[]): string;
+  link(name: ScreenName, ...values: string[]): { href: string; on: object };
+  open(name: ScreenName, ...values: string[]): void;
+}
+interface App {
+  model: Model;
+  go: Go;
+  places: Map<string, number>;
+  offer: (Event & { prompt(): void }) | null;
+  pairAgain(): void;
+}
+type ScreenName =
+  | "home"
+  | "approvals"
+  | "approval"
+  | "new"
+  | "settings"
+  | "wrong"
+  | "session"
+  | "file";
+interface At {
+  name: string;
+  approval?: string;
+  id: string;
+  tab: string;
+  path: string;
+}
+interface View {
+  node: Element_;
+  paint(news?: News[]): void;
+  close?(): void;
+}
+type DiffText = Pick<Wire.DiffLine, "type" | "content">;
+type Ask = <T extends keyof Wire.Replies>(
+  type: T,
+  payload: Omit<Wire.Requests[T], "session_id">,
+) => Promise<Wire.Payloads[Wire.Replies[T]]>;
