@@ -37,6 +37,8 @@ interface Approval {
   risk_level: Risk;
   source: Wire.Payloads["approval_required"]["source"];
   reasoning: string;
+  agent: Wire.SubAgent | null;
+  rewritten: boolean;
   at: string;
   open: boolean;
   decision: Decision | "";
@@ -255,7 +257,7 @@ type Detail = "quiet" | "full";
 interface Talk {
   key: string;
   version: number;
-  kind: "prompt" | "answer" | "tool" | "note" | "gap";
+  kind: "prompt" | "answer" | "tool" | "note" | "gap" | "made";
   at: string;
   text: string;
 }
@@ -271,8 +273,14 @@ interface Answer extends Talk {
   reason: string;
   usage: Free | null;
 }
+/** What the agent's own program wrote, as a notice. */
+interface Made extends Talk {
+  kind: "made";
+}
 interface Tool extends Omit<Talk, "text"> {
   kind: "tool";
+  agent: Wire.SubAgent | null;
+  rewritten: boolean;
   tool: string;
   callId: string;
   params: Free;
@@ -296,7 +304,7 @@ interface Note extends Talk {
   kind: "note" | "gap";
   tone: string;
 }
-type ChatItem = Prompt | Answer | Tool | Note;
+type ChatItem = Prompt | Answer | Tool | Note | Made;
 interface Chat {
   items: ChatItem[];
   /** of the kind that the key begins with */
@@ -370,6 +378,8 @@ interface View {
   node: Element_;
   paint(news?: News[]): void;
   close?(): void;
+  /** The agent works in another directory now. */
+  moved?(): unknown;
 }
 type DiffText = Pick<Wire.DiffLine, "type" | "content">;
 type Ask = <T extends keyof Wire.Replies>(

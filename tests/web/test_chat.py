@@ -103,7 +103,7 @@ def test_a_session_at_the_machine_is_watched(page: Page, bridge: Bridge, tmp_pat
     close_sheet(page)
     page.wait_text("waits at the machine")
     page.tap(".back")
-    page.find(".row[data-state=machine] .state", "At the machine")
+    page.find(".row[data-state=machine] .state", "Waits at the machine")
     page.tap(".row-link", "Fix the failing login test")
     fire("PostToolUse-Bash")
     page.wait_gone("waits at the machine")
@@ -203,7 +203,7 @@ def test_answers_as_models_write_them(page: Page, bridge: Bridge) -> None:
     page.wait_text('"path": "src"')
     itself = {"prompt": "The job is over.", "context": {"synthetic": True}}
     bridge.accept(hook("UserPromptSubmit", session_id, itself))
-    page.wait_text("from the agent itself")
+    page.wait_text("From the agent itself: The job is over.")
     bridge.accept(hook("SessionEnd", session_id))
     page.find(".tool[data-state=stopped]", "stopped")
 

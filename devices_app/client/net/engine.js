@@ -121,7 +121,8 @@ export class Engine {
     this.viewing.forEach((id, tab) => this.commands.view(tab, id));
     for (const { session_id: id } of openApprovals(this.home)) this.follow(id);
     this.outgoing.flush();
-    if (Date.now() - this.listedAt > LIST_EVERY_MS) this.list();
+    const folded = this.socket.state.acked?.idle_sessions;
+    if (folded || Date.now() - this.listedAt > LIST_EVERY_MS) this.list();
   }
 
   /**
@@ -288,6 +289,7 @@ export class Engine {
     if (type === "approval_recorded") this.outgoing.settle(id);
     if (type === "error" && !this.outgoing.refused(id, payload) && !isAsked)
       this.note(payload.message, payload.code);
+    if (type === "session_update") this.moved(payload.session);
     this.setHome(this.fold(this.home, [message]));
     if (type === "connection_ack") this.expected.forEach((_, session) => this.closeStale(session));
     if (type === "session_ready") this.outgoing.flush();
@@ -297,6 +299,15 @@ export class Engine {
       this.closeStale(session);
       if (pending > 0) this.follow(session);
     }
+  }
+
+  // An agent works elsewhere: joined again, its session says on which branch.
+  /** @param {Wire.SessionInfo} _ */
+  moved({ session_id: session, working_directory: directory }) {
+    const before = this.home.sessions[session]?.working_directory;
+    if (!this.requests.joined.has(session) || before === directory) return;
+    this.requests.joined.delete(session);
+    this.follow(session);
   }
 
   // The bridge shows each connection every approval that waits; what it does not show is over.

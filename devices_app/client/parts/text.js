@@ -179,3 +179,49 @@ export function callLine(tool, params, description = "") {
 
 /** @param {string} text */
 const literally = (text) => String(text).replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
+
+/**
+ * Name a subagent, so that several of a type are told apart.
+ *
+ * @param {Wire.SubAgent | null | undefined} agent
+ */
+export const subagentOf = (agent) =>
+  agent ? oneLine(`subagent ${agent.type ?? ""} ${agent.id.slice(0, 6)}`) : "";
+
+export const QUIET = "No sign";
+/** @type {Record<string, string>} */
+const STATES = {
+  approval: "Waits for you",
+  error: "Error",
+  finished: "Finished",
+  working: "Working",
+  machine: "Waits at the machine",
+  paused: "Paused",
+  idle: "Idle",
+  ended: "Ended",
+};
+
+/**
+ * Say what a session does; `state`: its word of `attention`.
+ *
+ * @param {Session} session
+ * @param {string} state
+ */
+export function stateWords(session, state) {
+  const isObserved = session.kind === "observed";
+  if (session.quiet_since && ["approval", "working", "machine"].includes(state))
+    return `${QUIET} since ${clock(session.quiet_since)}`;
+  if (session.resumable && state === "ended") return "Resumable";
+  return STATES[isObserved && state === "approval" ? "machine" : state];
+}
+
+/**
+ * Say which call a session runs or waits with, and for how long; empty when there is none.
+ *
+ * @param {Session} session
+ * @param {string} state
+ */
+export const doingWords = ({ doing }, state) =>
+  doing && ["approval", "working", "machine"].includes(state)
+    ? `${oneLine(doing.summary || doing.tool)} · ${ago(doing.since)}`
+    : "";

@@ -30,6 +30,8 @@ export function asked(home, { payload, id, timestamp }) {
     risk_level: RISKS.includes(payload.risk_level) ? payload.risk_level : "critical",
     source: payload.source,
     reasoning: payload.reasoning ?? "",
+    agent: payload.agent ?? null, // the subagent that asks
+    rewritten: payload.changed === true, // by a hook of the agent, before it asked
     at: timestamp,
     open: true, // somebody may decide
     decision: "", // also of one that is not open any more, when nobody here knows why

@@ -70,6 +70,7 @@ const FOLDS = {
     const { decision = "", modifications, params } = row.payload;
     const item = call(chat, row.payload, row.timestamp);
     if (modifications) change(item, { params: modifications, was: params });
+    if (row.payload.changed) item.rewritten = true;
     change(item, {
       asked: true,
       decision: String(decision) === "pending" ? "" : decision,
@@ -77,8 +78,11 @@ const FOLDS = {
     });
   },
   tool_result: (chat, row) => {
-    const { result } = row.payload;
-    change(call(chat, row.payload, row.timestamp), {
+    const { result, changed } = row.payload;
+    const was = changed ? chat.byKey.get(`t:${row.payload.tool_call_id}`)?.params : undefined;
+    const item = call(chat, row.payload, row.timestamp);
+    if (changed) Object.assign(item, { rewritten: true, was: item.was ?? was ?? null });
+    change(item, {
       done: true,
       ok: result.success !== false,
       output: textOf(result.content || result.error || ""),
@@ -126,7 +130,8 @@ function answer(chat, row, id = /** @type {Of<"stream_end">} */ (row).payload.me
 
 /**
  * @param {Chat} chat
- * @param {{ tool_call_id: string; tool: string; params?: Free; description?: string }} payload
+ * @param {{ tool_call_id: string; tool: string; params?: Free; description?: string;
+ *   agent?: Wire.SubAgent }} payload
  * @param {string} at @returns {Tool}
  */
 function call(chat, payload, at) {
@@ -146,7 +151,9 @@ function call(chat, payload, at) {
       noted: "", // by which device
       reason: "", // why it goes on no more
       decision: "",
-      was: null, // the parameters that it had asked with, where others were approved
+      was: null, // the parameters that it had asked with, where others ran
+      agent: null, // the subagent whose call it is
+      rewritten: false, // a hook of the agent changed it
       done: false,
       ok: true,
       output: "",
@@ -156,6 +163,7 @@ function call(chat, payload, at) {
     });
   if (payload.params) item.params = payload.params;
   if (payload.description) item.description = payload.description;
+  if (payload.agent) item.agent = payload.agent;
   return item;
 }
 
@@ -166,14 +174,18 @@ const textOf = (content) =>
 /** @param {Chat} chat @param {Of<"agent_event">} row */
 function hookEvent(chat, row) {
   const { event, payload } = row.payload;
-  if (event === "UserPromptSubmit") {
+  if (event === "UserPromptSubmit" && payload.context?.synthetic === true) {
+    /** @type {Omit<Made, "key" | "version">} */
+    const made = { kind: "made", at: row.timestamp, text: String(payload.prompt ?? "") };
+    add(chat, row.id, /** @type {any} */ (made));
+  } else if (event === "UserPromptSubmit") {
     /** @type {Prompt} */
     const item = add(chat, payload.message_id ? `p:${payload.message_id}` : row.id, {
       kind: "prompt",
       at: row.timestamp,
       text: String(payload.prompt ?? ""),
       device: payload.device ?? "",
-      source: payload.context?.synthetic === true ? "self" : (payload.source ?? ""),
+      source: payload.source ?? "",
       queued: payload.queued === true,
     });
     if (item.queued) chat.queued.push(item);

@@ -19,13 +19,16 @@ const blankSession = (id) => ({
   doing: null, // or {tool, summary, since}
   pending_approvals: 0,
   last_activity_at: "",
+  quiet_since: null, // or since when nobody knows what it does
   resumable: false,
   unseen: false, // it finished or failed while nobody looked
   failed: false, // its last turn
   trouble: "", // why it is in error, in words
 });
 /** @type {Partial<Session>} */
-const CLOSED = { session_status: "closed", turn: "idle", doing: null };
+const AT_REST = { turn: "idle", doing: null, quiet_since: null };
+/** @type {Partial<Session>} */
+const CLOSED = { ...AT_REST, session_status: "closed" };
 
 /** @type {Reducers} */
 const REDUCERS = {
@@ -94,18 +97,31 @@ export function reduceSessionList(home, list) {
   );
   const state = { ...home, sessions: Object.fromEntries(kept) };
   // Of an open one there may be newer news than this answer.
-  const rest = known.filter(({ id }) => (home.sessions[id] ?? CLOSED).session_status === "closed");
+  const isNews = (
+    /** @type {(typeof known)[number]} */ { id, session_status, last_activity_at },
+  ) => {
+    const before = home.sessions[id];
+    if (!before || before.session_status === "closed") return true;
+    return session_status === "closed" && last_activity_at >= before.last_activity_at;
+  };
+  const rest = known.filter(isNews);
   return rest.reduce(withSession, /** @type {Home} */ (state));
 }
 
-// connection_ack lists every session that is not closed: any other that was open has ended.
+// connection_ack lists every session that is not closed, but for old idle ones in terminals, which
+// it counts: any other that was open has ended.
 /** @param {Home} home @param {Wire.Payloads["connection_ack"]} _ */
-function listed(home, { active_sessions: list }) {
+function listed(home, { active_sessions: list, idle_sessions: folded }) {
   const open = new Set(list.map((view) => view.session_id));
+  const absent = (/** @type {Session} */ session) => ({
+    ...session,
+    pending_approvals: 0,
+    ...(folded && session.kind === "observed" ? AT_REST : CLOSED),
+  });
   const sessions = Object.fromEntries(
     Object.entries(home.sessions).map(([id, session]) => [
       id,
-      open.has(id) || session.session_status === "closed" ? session : { ...session, ...CLOSED },
+      open.has(id) || session.session_status === "closed" ? session : absent(session),
     ]),
   );
   const views = list.map((view) => ({
@@ -127,6 +143,9 @@ function withSession(home, view) {
   const before = home.sessions[id] ?? blankSession(id);
   const after = /** @type {Free} */ ({ ...before });
   for (const field of FIELDS) if (view[field] !== undefined) after[field] = view[field];
+  // the branch there comes with the next session_ready
+  if (after.working_directory !== before.working_directory && view.branch === undefined)
+    delete after.branch;
   if (view.turn === "working" && before.turn === "idle") after.failed = false;
   if (after.session_status !== "error" && !after.failed) after.trouble = "";
   return { ...home, sessions: { ...home.sessions, [id]: /** @type {Session} */ (after) } };

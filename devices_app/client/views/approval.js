@@ -13,7 +13,16 @@ import {
   toast,
 } from "../parts/dom.js";
 import { holdButton, openSheet, seenToEnd, twoSteps } from "../parts/sheet.js";
-import { ago, hasOdd, oneLine, titleOf, visible, visibleCode, visibleName } from "../parts/text.js";
+import {
+  ago,
+  hasOdd,
+  oneLine,
+  subagentOf,
+  titleOf,
+  visible,
+  visibleCode,
+  visibleName,
+} from "../parts/text.js";
 import { itemOf, outcome, RISK, standing } from "./approvals.js";
 import { questionForm, questionsOf } from "./questions.js";
 
@@ -41,6 +50,7 @@ export function openApproval(key, { model, go }, closed) {
   const when = h("span");
   const facts = {
     Session: h("a", link, titleOf(session, approval.session_id)),
+    ...(approval.agent && { Asks: subagentOf(approval.agent) }),
     Directory: h("code", {}, visible(session?.working_directory ?? "not known")),
     Asked: when,
   };
@@ -50,6 +60,7 @@ export function openApproval(key, { model, go }, closed) {
   const content = [
     form?.node ?? [h(`p.risk.risk-${risk}`, {}, RISK[risk]), whole(approval)],
     form ? answers.map((one) => h("p", {}, visible(one.join(": ")))) : changes(params, changed),
+    approval.rewritten && h("p.note", {}, "A hook of the agent changed this call: so it will run."),
     approval.reasoning && [h("h2", {}, "Why"), h("p", {}, visible(approval.reasoning))],
     h("dl.facts", {}, factsOf(facts)),
   ];

@@ -226,7 +226,12 @@ export function changesView(id, { model }) {
   scroller.append(more, cut);
   paint();
   if (wanted) setText(state, "Waits for the connection.");
-  return { node, paint };
+  const moved = () => {
+    chosen.clear(); // these were files of another directory
+    wanted = true;
+    paint();
+  };
+  return { node, paint, moved };
 }
 
 // The name first, for it is what a person looks for; then where it lies.

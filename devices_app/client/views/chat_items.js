@@ -10,6 +10,7 @@ import {
   duration,
   inputOf,
   oneLine,
+  subagentOf,
   subject,
   visible,
   visibleCode,
@@ -17,6 +18,7 @@ import {
 import { approvalKey } from "../store/approvals.js";
 import { decisionCard } from "./approval.js";
 
+const NOTICE = 160; // characters of what an agent's program wrote, at first
 const LONG = 20_000; // characters of what a tool took or gave, at first
 
 /**
@@ -40,6 +42,7 @@ const UPDATES = {
   answer: updateAnswer,
   tool: updateTool,
   note: updateNote,
+  made: updateMade,
   gap: updateNote,
 };
 
@@ -47,7 +50,6 @@ const UPDATES = {
 const SOURCES = {
   agent: "from the agent's history",
   http: "over HTTP",
-  self: "from the agent itself",
 };
 
 /** @param {Element_} node @param {Prompt} item */
@@ -55,9 +57,8 @@ function updatePrompt(node, item) {
   const own = item.device === node.app.model.home.device;
   const device = !own && `from ${oneLine(item.device)}`;
   const from = item.device ? device : (SOURCES[item.source] ?? "at the machine");
-  const kind = item.source === "self" ? "div.bubble" : "div.bubble.mine";
   const about = h("p.meta", {}, dotted(item.queued && "Queued", from, clock(item.at)));
-  node.replaceChildren(h(kind, {}, h("p", {}, visible(item.text)), about));
+  node.replaceChildren(h("div.bubble.mine", {}, h("p", {}, visible(item.text)), about));
 }
 
 /** @param {Element_} node @param {Answer} item */
@@ -105,13 +106,22 @@ function updateTool(node, item) {
     h(
       "details.tool",
       {},
-      h("summary", {}, h("span.mark", { "aria-hidden": "true" }), h("span.call"), h("span.meta")),
+      h(
+        "summary",
+        {},
+        h("span.mark", { "aria-hidden": "true" }),
+        h("span.call"),
+        h("span.meta"),
+        h("span.whose"),
+      ),
       h("div.tool-body"),
     );
   if (!details.isConnected) node.replaceChildren(details);
   setPart(details, ".call", callLine(item.tool, item.params, item.description));
   const word = state === "pending" && item.atMachine ? "noted" : state;
   setPart(details, ".meta", dotted(WORDS[word], about(item), duration(item.ms)));
+  const whose = dotted(subagentOf(item.agent), item.rewritten && "changed by a hook");
+  setPart(details, ".whose", whose);
   details.ontoggle = () => details.open && fillTool(details.lastChild, item, node.app);
   details.ontoggle();
   showDecision(node, item, state);
@@ -184,6 +194,23 @@ function long(label, shown, text) {
   });
   show();
   return [pre, h("div.actions", {}, more, copyButton(text))];
+}
+
+/** @param {Element_} node @param {Made} item */
+function updateMade(node, item) {
+  const line = oneLine(item.text);
+  const first = line.slice(0, NOTICE);
+  if (line === item.text.trim() && first === line)
+    node.replaceChildren(h("p.note", {}, "From the agent itself: ", line));
+  else
+    node.replaceChildren(
+      h(
+        "details.note",
+        {},
+        h("summary", {}, `From the agent itself: ${first === line ? line : `${first}…`}`),
+        h("p.wrapped", {}, visible(item.text)),
+      ),
+    );
 }
 
 /** @param {Element_} node @param {Note} item */

@@ -148,5 +148,6 @@ export function filesView(id, { model, go, places }, path = "") {
   };
   paint();
   if (wanted) say("Waits for the connection.");
-  return { node, paint };
+  // what is shown by its path stays where it is
+  return { node, paint, moved: () => path || open(".") };
 }

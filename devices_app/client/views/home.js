@@ -1,22 +1,33 @@
 // Show home: approvals of all sessions, then the sessions that need attention first.
 
-import { connectionSign, h, icon, keyed, row, screen, setPart, setText } from "../parts/dom.js";
-import { ago, dotted, oneLine, shortPath, titleOf } from "../parts/text.js";
+import {
+  button,
+  connectionSign,
+  h,
+  icon,
+  keyed,
+  row,
+  screen,
+  setPart,
+  setText,
+} from "../parts/dom.js";
+import {
+  ago,
+  counted,
+  doingWords,
+  dotted,
+  oneLine,
+  QUIET,
+  shortPath,
+  stateWords,
+  titleOf,
+} from "../parts/text.js";
 import { sortedSessions } from "../store/home.js";
 import { showCards } from "./approvals.js";
 
-/** @type {Record<string, string>} */
-const STATES = {
-  approval: "Needs you",
-  error: "Error",
-  finished: "Finished",
-  working: "Working",
-  machine: "At the machine",
-  paused: "Paused",
-  idle: "Idle",
-  ended: "Ended",
-};
 const ENDED_SHOWN = 20;
+const OLD_MS = 3_600_000;
+const OLD_SHOWN = 20; // of idle sessions in terminals that are older, until a person asks for all
 
 /**
  * Make the list of sessions.
@@ -28,6 +39,11 @@ export function homeView({ model, go }) {
   const waitingTitle = h("h2.section", {}, "Waiting for you");
   const waiting = h("section", { "aria-label": "Waiting for you" }, waitingTitle, cards);
   const list = h("ul.rows");
+  let everything = false;
+  const more = button("button.wide", () => {
+    everything = true;
+    paint();
+  });
   const ended = h("ul.rows");
   const endedTitle = h("h2.section", {}, "Ended");
   const empty = h(
@@ -44,7 +60,7 @@ export function homeView({ model, go }) {
   const node = screen(
     "Sessions",
     { behind: [connection.node, h("a.button.round", start, icon("plus"))] },
-    h("div.scroller", {}, stopped, waiting, list, empty, endedTitle, ended),
+    h("div.scroller", {}, stopped, waiting, list, more, empty, endedTitle, ended),
   );
   const paint = () => {
     showCards(cards, model, go);
@@ -58,7 +74,15 @@ export function homeView({ model, go }) {
       make: (item) => sessionRow(item, go, model),
       update: (node, item) => paintRow(node, item, model),
     };
-    keyed(list, open, rows);
+    const old = open.filter(isOld).slice(OLD_SHOWN);
+    const folded = new Set(everything ? [] : old);
+    keyed(
+      list,
+      open.filter((item) => !folded.has(item)),
+      rows,
+    );
+    more.hidden = folded.size === 0;
+    setText(more, `Show ${counted(folded.size, "older idle session")}`);
     keyed(ended, closed, rows);
     const { phase, fault } = model.connection;
     stopped.hidden = phase !== "stopped";
@@ -70,6 +94,12 @@ export function homeView({ model, go }) {
   paint();
   return { node, paint };
 }
+
+/** @param {Listed} _ */
+const isOld = ({ session, state }) =>
+  state === "idle" &&
+  session.kind === "observed" &&
+  Date.now() - Date.parse(session.last_activity_at) > OLD_MS;
 
 /** @param {Listed} item @param {Go} go @param {Model} model */
 function sessionRow(item, go, model) {
@@ -89,12 +119,12 @@ function paintRow(node, { session, state }, { viewed }) {
   node.dataset.state = state;
   node.firstChild.ariaCurrent = viewed === session.session_id ? "page" : null;
   setPart(node, ".title", titleOf(session, session.session_id));
-  const doing =
-    session.doing && ["working", "machine"].includes(state)
-      ? `${oneLine(session.doing.summary || session.doing.tool)} · ${ago(session.doing.since)}`
-      : "";
-  setPart(node, ".meta", dotted(shortPath(session.working_directory), oneLine(session.agent)));
-  setPart(node, ".now", state === "error" ? oneLine(session.trouble) : doing);
-  setPart(node, ".state", session.resumable && state === "ended" ? "Resumable" : STATES[state]);
+  const place = dotted(shortPath(session.working_directory), oneLine(session.branch));
+  setPart(node, ".meta", dotted(place, oneLine(session.agent)));
+  const words = stateWords(session, state);
+  const doing = state === "approval" ? "" : doingWords(session, state); // its card says it
+  const quiet = words.startsWith(QUIET);
+  setPart(node, ".now", state === "error" ? oneLine(session.trouble) : quiet ? words : doing);
+  setPart(node, ".state", quiet ? QUIET : words);
   setPart(node, "time", ago(session.last_activity_at));
 }

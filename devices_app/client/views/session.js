@@ -1,8 +1,9 @@
 // Show a session: its title and its three tabs.
 
 import { backLink, connectionSign, h, icon, setText } from "../parts/dom.js";
-import { dotted, oneLine, shortPath, titleOf } from "../parts/text.js";
+import { doingWords, dotted, oneLine, shortPath, stateWords, titleOf } from "../parts/text.js";
 import { openApprovals } from "../store/approvals.js";
+import { attention } from "../store/home.js";
 import { changesView } from "./changes.js";
 import { chatView } from "./chat.js";
 import { filesView } from "./files.js";
@@ -23,6 +24,7 @@ const TABS = {
 export function sessionView(app, { id, tab, path }) {
   const { model, go } = app;
   const title = h("h1", { id: "session-title", tabindex: "-1" });
+  const state = h("p.meta.doing", { role: "status" });
   const place = h("p.meta");
   const connection = connectionSign(app);
   const count = h("span");
@@ -42,17 +44,23 @@ export function sessionView(app, { id, tab, path }) {
       "header.bar",
       {},
       backLink(go, "home", "Back to the sessions"),
-      h("div.heading", {}, title, place),
+      h("div.heading", {}, title, state, place),
       connection.node,
       others,
     ),
     tabs,
     content.node,
   );
+  let at = model.home.sessions[id]?.working_directory; // where the agent works
   /** @param {News[]} news */
   const paint = (news = []) => {
     const session = model.home.sessions[id];
     setText(title, titleOf(session, id));
+    const now = session ? attention(model.home, session) : "";
+    state.dataset.state = now;
+    setText(state, session ? dotted(stateWords(session, now), doingWords(session, now)) : "");
+    if (session && at !== undefined && at !== session.working_directory) content.moved?.();
+    at = session?.working_directory ?? at;
     setText(
       place,
       dotted(

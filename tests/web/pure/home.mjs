@@ -218,7 +218,7 @@ test("a conversation has what was said at its end, allowed and waited for", () =
   assert.deepEqual([text, queued], ["two", false]);
 });
 
-test("what an ended session leaves open is stopped; what the agent told itself is its own", () => {
+test("what an ended session leaves open is stopped; what no person wrote is no prompt", () => {
   const { items } = foldChat(emptyChat(), [
     message("agent_event", {
       session_id: "s",
@@ -230,7 +230,7 @@ test("what an ended session leaves open is stopped; what the agent told itself i
     message("session_end", { session_id: "s" }),
   ]);
   const [prompt, answer, tool] = items;
-  assert.equal(prompt.source, "self");
+  assert.deepEqual([prompt.kind, prompt.text], ["made", "The job is over."]);
   assert.deepEqual([answer.done, answer.reason], [true, "stopped"]);
   assert.deepEqual([tool.done, tool.reason], [false, "stopped"]);
 });
@@ -246,6 +246,46 @@ test("what is not in the list of open sessions has ended; the long list knows wh
   assert.equal(listed.sessions.a.session_status, "active");
   assert.equal(listed.sessions.b.resumable, true);
   assert.equal(reduceSessionList(after, [{ id: "a", status: "active" }]).sessions.b, undefined);
+});
+
+test("an old idle session in a terminal that is only counted has not ended", () => {
+  const works = { ...view("b"), kind: "observed", turn: "working" };
+  const before = fold([ack(view("a"), works, { ...view("c"), kind: "bridge" })]);
+  const counted = ack(view("a"));
+  counted.payload.idle_sessions = 1;
+  const after = fold([counted], before);
+  assert.deepEqual([after.sessions.b.session_status, after.sessions.b.turn], ["active", "idle"]);
+  assert.equal(after.sessions.c.session_status, "closed");
+  const { last_activity_at: at } = after.sessions.b;
+  const ended = { id: "b", status: "closed", last_activity_at: at };
+  assert.equal(reduceSessionList(after, [ended]).sessions.b.session_status, "closed");
+  const older = { ...ended, last_activity_at: "2020-01-01T00:00:00.000Z" };
+  assert.equal(reduceSessionList(after, [older]).sessions.b.session_status, "active");
+});
+
+test("a session that works elsewhere has lost its branch, until it is told", () => {
+  const ready = message("session_ready", { session_id: "a", working_directory: "/x", branch: "m" });
+  const there = fold([ack(view("a")), ready]);
+  assert.equal(there.sessions.a.branch, "m");
+  const moved = message("session_update", { session: { ...view("a"), working_directory: "/y" } });
+  assert.equal(fold([moved], there).sessions.a.branch, undefined);
+});
+
+test("a call that a hook changed shows what runs, and what it had been; a subagent's says whose", () => {
+  const agent = { id: "a1b2c3d4", type: "reviewer" };
+  const ids = { session_id: "s", tool_call_id: "c", tool: "Bash" };
+  const { items } = foldChat(emptyChat(), [
+    message("tool_call", { ...ids, params: { command: "make" }, agent }),
+    message("tool_result", {
+      ...ids,
+      result: { success: true, content: "ok" },
+      changed: true,
+      params: { command: "compact -- make" },
+    }),
+  ]);
+  const [tool] = items;
+  assert.deepEqual([tool.was, tool.params], [{ command: "make" }, { command: "compact -- make" }]);
+  assert.deepEqual([tool.rewritten, tool.agent], [true, agent]);
 });
 
 test("rows of a replay stand before, between and behind those that are known", () => {
