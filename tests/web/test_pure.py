@@ -30,11 +30,8 @@ def modules(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if int(version.lstrip("v").split(".")[0]) < OLDEST_NODE:
         pytest.skip(f"Node {OLDEST_NODE} or newer is needed, here is {version.strip()}")
     directory = tmp_path_factory.mktemp("modules")
-    for name in ("parts", "protocol", "store"):
+    for name in ("net", "parts", "protocol", "store"):
         shutil.copytree(DIRECTORY / name, directory / name)
-    for name in ("net/db.js", "net/outgoing.js", "net/requests.js", "net/socket.js"):
-        (directory / name).parent.mkdir(exist_ok=True)
-        shutil.copy(DIRECTORY / name, directory / name)
     (directory / "views").mkdir()
     shutil.copy(DIRECTORY / "views/addresses.js", directory / "views/addresses.js")
     shutil.copytree(PROGRAMS, directory, dirs_exist_ok=True)
@@ -49,7 +46,9 @@ def run(modules: Path, program: str, **environment: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("program", ["addresses", "connection", "diff", "home", "net", "outbox"])
+@pytest.mark.parametrize(
+    "program", ["addresses", "connection", "diff", "home", "net", "outbox", "tabs"]
+)
 def test_a_pure_module(modules: Path, program: str) -> None:
     run(modules, f"{program}.mjs")
 
