@@ -17,8 +17,8 @@ const PAIRING = "pairing"; // what /pair hands over, in this tab's storage
 
 const model = new Model();
 const root = /** @type {HTMLElement} */ (document.getElementById("app"));
-/** @type {any} */
-let shell = null;
+/** @type {ReturnType<typeof makeShell>} */
+let shell;
 /** @type {{ view: View | null; path: string }} */
 let shown = { view: null, path: "" };
 /** @type {{ key: string; view: any; paint?(late?: boolean): void } | null} */
@@ -139,7 +139,7 @@ function makeShell() {
     ),
   );
   fill(root, newer, left, main, nav);
-  return { newer, left, main, nav, list: null };
+  return { newer, left, main, nav, list: /** @type {View | null} */ (null) };
 }
 
 const scroller = () => shown.view?.node.querySelector(".scroller:not(.anchored)");
@@ -220,7 +220,7 @@ function paint(news = []) {
   for (const link of shell.nav.querySelectorAll("a")) {
     link.ariaCurrent = link.dataset.tab === tab ? "page" : null;
     if (link.dataset.tab !== "approvals") continue;
-    const badge = link.querySelector(".count");
+    const badge = /** @type {Element_} */ (link.querySelector(".count"));
     badge.hidden = count === 0;
     setText(badge, String(count));
   }
@@ -274,7 +274,7 @@ function showWarning() {
       button("button.primary.wide", () => model.call("accept"), "I understand, go on"),
     ),
   );
-  return place.querySelector("h1").focus();
+  return place.querySelector("h1")?.focus();
 }
 
 // What a tap asked of a tab that is gone, or of a bridge that is away, is said.
@@ -344,7 +344,7 @@ async function welcome(problem, paired = begin) {
   const { welcomeView } = await import("./views/welcome.js");
   const view = welcomeView(model, paired, problem);
   fill(root, view.node);
-  view.node.querySelector("h1").focus();
+  view.node.querySelector("h1")?.focus();
 }
 
 /** Take the link that the pairing page left for this tab, once; null when there is none. */

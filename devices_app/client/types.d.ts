@@ -3,8 +3,8 @@
 type Free = Wire.Free;
 type Model = import("./net/model.js").Model;
 type Engine = import("./net/engine.js").Engine;
-/** Any element, with the properties that some views keep on theirs. */
-type Element_ = any;
+/** An element, with what its kind has and the properties that some views keep on theirs. */
+type Element_ = HTMLElement & Record<string, any>;
 /** What may stand in an element: nodes, texts, lists of them; null and false are left out. */
 type Child = Node | string | number | boolean | null | undefined | Child[];
 

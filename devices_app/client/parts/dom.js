@@ -135,7 +135,8 @@ export function setText(node, text) {
  * @param {string} selector
  * @param {string} text
  */
-export const setPart = (node, selector, text) => setText(node.querySelector(selector), text);
+export const setPart = (node, selector, text) =>
+  setText(/** @type {Element_} */ (node.querySelector(selector)), text);
 
 const SVG = "http://www.w3.org/2000/svg";
 /** @type {Record<string, string>} */
@@ -188,7 +189,7 @@ export function keyed(list, items, { key, make, update }) {
     if (node) update?.(node, item);
     else node = make(item);
     kept.set(name, node);
-    if (node === at) at = at.nextSibling;
+    if (node === at) at = node.nextSibling;
     else list.insertBefore(node, at);
   }
   for (const [name, node] of list.nodesByKey) if (kept.get(name) !== node) node.remove();
@@ -284,7 +285,7 @@ export function toast(sentence, tone = "info") {
   const place = /** @type {Element_} */ (document.getElementById("toasts"));
   const node = h(`p.toast.${tone}`, {}, sentence);
   place.append(node);
-  while (place.children.length > 3) (place.querySelector(".info") ?? place.firstChild).remove();
+  while (place.children.length > 3) (place.querySelector(".info") ?? place.children[0]).remove();
   if (document.visibilityState === "visible") fade(node);
   else document.addEventListener("visibilitychange", () => fade(node), { once: true });
   announce(sentence);

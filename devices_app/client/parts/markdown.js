@@ -15,7 +15,7 @@ export function showMarkdown(node, text, linkTo) {
   const before = node.markdownBlocks ?? [];
   let same = 0;
   while (same < before.length && same < blocks.length && before[same] === blocks[same]) same += 1;
-  while (node.childNodes.length > same) node.lastChild.remove();
+  while (node.childNodes.length > same) node.lastChild?.remove();
   for (const block of blocks.slice(same)) {
     const made = render(block);
     linkPaths(made, linkTo);
@@ -115,7 +115,7 @@ function list(lines) {
   /** @type {string[]} */
   let nested = [];
   const endNested = () => {
-    if (nested.length && node.lastChild) node.lastChild.append(list(nested));
+    if (nested.length) node.lastElementChild?.append(list(nested));
     nested = [];
   };
   for (const line of lines) {
@@ -130,8 +130,8 @@ function list(lines) {
       );
     } else if (nested.length) {
       nested.push(line);
-    } else if (node.lastChild) {
-      node.lastChild.append(" ", ...inline(line.trim()));
+    } else {
+      node.lastElementChild?.append(" ", ...inline(line.trim()));
     }
   }
   endNested();
@@ -186,7 +186,7 @@ const INLINE = new RegExp(
 /**
  * Make the nodes of a text with code, emphasis and links; links open only by a tap.
  *
- * @param {string} text @returns {Child[]}
+ * @param {string} text @returns {(string | Node)[]}
  */
 function inline(text) {
   const nodes = [];
@@ -234,8 +234,8 @@ function linkPaths(block, linkTo) {
   const end = new RegExp(`${LINE}$`, "i");
   /** @param {string} path @param {string} label */
   const link = (path, label = path) => h("a", linkTo(path.replace(end, "")), label);
-  for (const node of block.querySelectorAll("[data-path]")) {
-    const { path } = node.dataset;
+  for (const node of /** @type {Iterable<Element_>} */ (block.querySelectorAll("[data-path]"))) {
+    const { path = "" } = node.dataset;
     const [found] = path.match(PATH) ?? path.match(NAME) ?? [];
     if (found === path) node.replaceWith(link(path, node.textContent));
   }

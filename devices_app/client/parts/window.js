@@ -80,7 +80,7 @@ export class WindowedList {
         this.on.update(shown.node, item);
         shown.version = item.version;
       }
-      if (shown.node === at) at = at.nextSibling;
+      if (shown.node === at) at = shown.node.nextSibling;
       else this.list.insertBefore(shown.node, at);
     }
     if (anchor) this.restore(anchor);
@@ -115,7 +115,7 @@ export class WindowedList {
     return null;
   }
 
-  /** @param {{ node: Element_; offset: number } | null} anchor */
+  /** @param {{ node: Element; offset: number } | null} anchor */
   restore(anchor) {
     if (!anchor?.node.isConnected) return;
     const top = this.node.getBoundingClientRect().top;

@@ -80,7 +80,8 @@ export function openApproval(key, { model, go }, closed) {
     return [reject, modify, h("span.gap"), approve];
   };
   const done = () => {
-    for (const one of sheet.body.querySelectorAll("textarea, input")) one.disabled = true;
+    const fields = sheet.body.querySelectorAll("textarea, input");
+    for (const one of /** @type {Iterable<Element_>} */ (fields)) one.disabled = true;
     return [button("button.primary", () => sheet.dialog.close(), "Done")];
   };
   const parts = decider(approval, model, { open, done });
@@ -241,7 +242,8 @@ function enable(nodes, may) {
  * @param {(seen: boolean) => void} tell
  */
 function watchEnd(body, hint, tell) {
-  const scrolling = [body, body.parentElement]; // the one, or on a low screen the other
+  // The one, or on a low screen the other.
+  const scrolling = [body, /** @type {Element_} */ (body.parentElement)];
   const look = () => {
     const seen = scrolling.every(seenToEnd) && !body.querySelector(".more:not([hidden])");
     tell(seen);
@@ -354,7 +356,7 @@ function editParameters(approval, sheet, { actions, again, decide, hint }) {
   const sendAll = () => decide("modified", { ...approval.params, ...changed() });
   const approve = approveButtons(approval, sendAll, "Approve with changes");
   let isSeen = false;
-  const check = () => enable(approve, isSeen && difference.firstChild);
+  const check = () => enable(approve, isSeen && difference.hasChildNodes());
   form.addEventListener("input", () => {
     drafts.set(approval.key, changed());
     fill(difference, changes(approval.params, changed()));

@@ -82,7 +82,7 @@ export function changesView(id, { model }) {
     seen = status;
     const about = dotted(distance, STATES[status.state ?? ""]);
     fill(head, h("strong", {}, oneLine(status.branch)), about && h("span.meta", {}, about));
-    push.hidden = !status.head || status.state || (status.upstream && !(ahead > 0));
+    push.hidden = !status.head || Boolean(status.state || (status.upstream && !(ahead > 0)));
     const paths = new Set(changes.map(({ path }) => path));
     for (const path of chosen) if (!paths.has(path)) chosen.delete(path);
     // What is the same keeps its place and its open difference.

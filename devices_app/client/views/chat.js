@@ -92,7 +92,8 @@ export function chatView(id, { model, go }) {
     list.show(chat.items);
   };
 
-  const cards = () => [...list.node.querySelectorAll(".deciding, .decide")];
+  /** @returns {Element_[]} */
+  const cards = () => /** @type {any} */ ([...list.node.querySelectorAll(".deciding, .decide")]);
   /** @param {Element} card */
   const topOf = (card) => card.getBoundingClientRect().top;
   /** @param {News[]} news */

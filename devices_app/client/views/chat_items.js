@@ -122,8 +122,10 @@ function updateTool(node, item) {
   setPart(details, ".meta", dotted(WORDS[word], about(item), duration(item.ms)));
   const whose = dotted(subagentOf(item.agent), item.rewritten && "changed by a hook");
   setPart(details, ".whose", whose);
-  details.ontoggle = () => details.open && fillTool(details.lastChild, item, node.app);
-  details.ontoggle();
+  const body = /** @type {Element_} */ (details.children[1]);
+  const toggled = () => details.open && fillTool(body, item, node.app);
+  details.ontoggle = toggled;
+  toggled();
   showDecision(node, item, state);
 }
 

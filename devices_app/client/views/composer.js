@@ -1,6 +1,6 @@
 // Take a person's messages to an agent: the field, the waiting messages, stop and resume.
 
-import { button, form, h, icon, keyed, setText, toast } from "../parts/dom.js";
+import { button, form, h, icon, keyed, setPart, setText, toast } from "../parts/dom.js";
 import { twoSteps } from "../parts/sheet.js";
 import { oneLine } from "../parts/text.js";
 
@@ -153,6 +153,6 @@ function tell(node, { state, problem }, model) {
     sent: isReady ? "Sending…" : "Not confirmed yet: asked again when the connection is back",
     failed: `Not sent. ${problem}`,
   };
-  setText(node.querySelector(".meta"), words[state]);
+  setPart(node, ".meta", words[state]);
   return node;
 }

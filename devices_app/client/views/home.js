@@ -109,7 +109,7 @@ function sessionRow(item, go, model) {
     meta: "",
     after: h("span.row-side", {}, h("span.state"), h("time")),
   });
-  node.querySelector(".row-main").append(h("span.meta.now"));
+  node.querySelector(".row-main")?.append(h("span.meta.now"));
   paintRow(node, item, model);
   return node;
 }
@@ -117,7 +117,7 @@ function sessionRow(item, go, model) {
 /** @param {Element_} node @param {Listed} _ @param {Model} _ */
 function paintRow(node, { session, state }, { viewed }) {
   node.dataset.state = state;
-  node.firstChild.ariaCurrent = viewed === session.session_id ? "page" : null;
+  node.children[0].ariaCurrent = viewed === session.session_id ? "page" : null;
   setPart(node, ".title", titleOf(session, session.session_id));
   const place = dotted(shortPath(session.working_directory), oneLine(session.branch));
   setPart(node, ".meta", dotted(place, oneLine(session.agent)));
