@@ -5,7 +5,6 @@ Large replies and their JSON are made in threads, so that other sockets go on.
 
 import os
 from collections.abc import Callable
-from datetime import datetime
 from typing import Any, TypeVar
 
 import structlog
@@ -86,14 +85,14 @@ def git_diff(session: Session, payload: c.GitDiff) -> r.GitDiffResponse:
 async def git_commit(socket: ClientConnection, message: SocketRequest) -> r.GitStatusResponse:
     """Commit, and return the fresh status with the commit."""
     session = await session_of(socket, message)
-    where, about = session.working_directory, (session, message.payload, message.begun)
+    where, about = session.working_directory, (session, message.payload, message)
     place, made = await threads.git.run(where, _commit, socket.device, *about)
     await threads.writers.run(_record, socket.device, session, made)
     return await threads.git.run(where, _committed, session, place, made)
 
 
 def _commit(
-    device: Device | None, session: Session, payload: c.GitCommit, begun: datetime | None
+    device: Device | None, session: Session, payload: c.GitCommit, request: SocketRequest
 ) -> tuple[Repository, GitCommitSummary]:
     place = _seen(session, payload.repository)
     with Trusted(place, device, session.session_id, payload.trust) as trusted:
@@ -101,7 +100,8 @@ def _commit(
             place,
             payload.message,
             payload.files,
-            begun=begun,
+            begun=request.begun,
+            request_id=request.own_id,
             head=payload.head,
             check=trusted.check,
         )

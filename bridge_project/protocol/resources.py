@@ -129,7 +129,7 @@ class GitProgram(Sent):
 class GitCommitSummary(Sent):
     """Describe a commit.
 
-    ``also``: staged paths that went in unnamed; ``note``: what still stands (D63).
+    ``also``: staged paths that went in unnamed; ``note``: what a person must know (D63).
     """
 
     hash: str

@@ -9,6 +9,7 @@ import contextlib
 import os
 import shutil
 import threading
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -17,10 +18,12 @@ import structlog
 
 from bridge_project.kernel import limits
 from bridge_project.kernel.errors import BridgeError
+from bridge_project.kernel.path_jail import shown
 from bridge_project.protocol.resources import GitCommitSummary
 from files_app.git import status
-from files_app.git.facts import operation
+from files_app.git.facts import head_of, head_ref, operation
 from files_app.git.index import update_index, wait_for_index
+from files_app.git.made import LOG, branches, earlier, is_last, logged, parent
 from files_app.git.patch import numstat
 from files_app.git.paths import Names
 from files_app.git.plain import Plain, batch_ssh, paths
@@ -35,8 +38,9 @@ from sessions_app.working_directory import Repository
 log = structlog.get_logger("bridge.git")
 
 _locks: Final[dict[str, threading.Lock]] = {}
-_LOG: Final = ("log", "--max-count=1", "--no-show-signature", "--encoding=UTF-8")
+MOVED_ON: Final = "The repository has moved on"
 _LISTED_MAX: Final = 200  # names in an answer besides the commit's own
+_REFUSED: Final = 1  # git's exit code when nothing was committed; a later fault has others
 
 
 def commit(
@@ -45,14 +49,16 @@ def commit(
     files: list[str] | None,
     *,
     begun: datetime | None = None,
+    request_id: str = "",
     head: str | None = None,
     check: Callable[[], object] = lambda: None,
 ) -> GitCommitSummary:
     """Commit ``files`` by plain git; None: what is staged.
 
-    ``begun``: set when a crashed process may already have made this commit, which it began then; if
-    the last commit is this one, nothing is committed again (D31). ``head``: the commit that the
-    client has seen. ``check`` is called right before git; it may refuse.
+    ``begun``: set when this request may already have been committed, which began then; if it was,
+    nothing is committed again (D31). ``request_id`` stands in the reflog, and tells this commit
+    from any other. ``head``: the commit that the client has seen. ``check`` is called right before
+    git; it may refuse.
 
     Raises BridgeError GIT_ERROR with git's reason or a hook's, FILE_ACCESS_DENIED and
     FILE_INVALID_PATH for names. Only a finished commit changes the index.
@@ -61,33 +67,29 @@ def commit(
         raise git_error("A commit needs a message.")
     if "\0" in message:
         raise git_error("A commit message cannot hold a NUL.")
+    # in the form of git's own `commit (merge)`
+    action = f"commit (bridge {request_id or uuid.uuid4()})"
     with _turn(place.common_dir), mirror.room() as room:
         wait_for_index(place)
         with mirror.reading(place) as git:
             mirror.check_written(place)
-            before, what = head_of(git), operation(place)
-            if begun is not None and _is_last(git, before, message, begun):
-                return _again(git, before, files, room)
+            branch, before, what = head_ref(place), head_of(git), operation(place)
+            if begun is not None and (own := earlier(git, action, before, message, begun)):
+                return _again(git, own, files, room)
             check_head(head, before)
             settings = effective(place)
             chosen = choose(git, files, what, settings)
             seen = _look(git)
-        made = _Commit(place, room, message, before, settings)
+        made = _Commit(place, room, message, action, (branch, before), settings)
         check()
         own = made.make(chosen, partial=files is not None and what in (None, "bisect"), seen=seen)
         return made.summary(own, chosen, what)
 
 
-def head_of(git: Git | Plain) -> str:
-    """Return the last commit, empty before the first."""
-    done = git.done("rev-parse", "--verify", "--quiet", "HEAD^{commit}", good=(0, 1))
-    return done.out.decode().strip()
-
-
 def check_head(head: str | None, now: str) -> None:
     """Raise GIT_ERROR when the client has seen another last commit."""
     if head is not None and head != now:
-        raise git_error("The repository has moved on since this was shown.")
+        raise git_error(f"{MOVED_ON} since this was shown.")
 
 
 @contextlib.contextmanager
@@ -103,17 +105,19 @@ def _turn(common_dir: str) -> Iterator[None]:
 
 
 class _Commit:
-    """Make one commit on top of ``before``."""
+    """Make one commit on top of a branch's commit; ``action`` names it in the reflog."""
 
     def __init__(
         self,
         place: Repository,
         room: str,
         message: str,
-        before: str,
+        action: str,
+        at: tuple[str, str],
         settings: Sequence[Effective],
     ) -> None:
-        self.place, self.message, self.before = place, message, before
+        self.place, self.message, self.action = place, message, action
+        self.branch, self.before = at
         self.begun = datetime.now(UTC)
         self.snapshot, self.index, self.file = (
             f"{room}/{name}" for name in ("before", "index", "message")
@@ -125,7 +129,8 @@ class _Commit:
             shutil.copy2(self.snapshot, self.index)
         with open(self.file, "wb") as file:
             file.write(message.encode())
-        self.git = Plain(place, self.index, batch_ssh(last(settings)))
+        more = (*batch_ssh(last(settings)), ("GIT_REFLOG_ACTION", action))
+        self.git = Plain(place, self.index, more)
 
     def make(self, chosen: Chosen, *, partial: bool, seen: dict[str, object]) -> str:
         """Commit, and return the commit that was made, whatever happened after it."""
@@ -134,20 +139,22 @@ class _Commit:
         if partial and not chosen.replaced:
             command += ["--only", "--pathspec-from-file=-", "--pathspec-file-nul"]
             named = paths(chosen.meant)
-        why = None
+        why, refused = None, False
         try:
             if chosen.replaced and partial:
                 self._only(chosen)
             elif chosen.added:
                 self._update(chosen.added, "--add", "--remove", "--replace")
-            if head_of(self.git) != self.before:
+            refused = self._has_moved()
+            if refused:
                 raise git_error("")
             done = self.git.done(*command, stdin=named, good=range(-64, 256))
             if done.code:
                 why = self.git.said(done)
+                refused = done.code == _REFUSED or b"cannot lock ref" in done.err
         except BridgeError as error:
             why = error.message
-        own = self._own(failed=why is not None)
+        own = "" if refused else self._own(failed=why is not None)
         if not own:
             raise self._failed(why or "git made no commit.", seen)
         if why is not None:
@@ -172,6 +179,10 @@ class _Commit:
         if names:
             self.git(*one_sync, "update-index", *how, "-z", "--stdin", stdin=encoded(names))
 
+    def _has_moved(self) -> bool:
+        plain = Plain(self.place)
+        return (head_ref(self.place), head_of(plain)) != (self.branch, self.before)
+
     def _own(self, *, failed: bool) -> str:
         """Return the commit that git made, empty for none; somebody may have added to it."""
         plain = Plain(self.place)
@@ -180,19 +191,23 @@ class _Commit:
             *("rev-list", "--first-parent", "--reverse", "HEAD", *since, "--"), good=(0, 128)
         )
         made = listed.out.decode().split()
-        # a hook may have changed the message, or amended the commit
-        same = [one for one in made if _is_last(plain, one, self.message, self.begun, whole=False)]
-        return (same or ([] if failed else made) or [""])[0]
+        own = logged(self.place, self.action)
+        if own and own not in made and not branches(plain, own):
+            amended = [one for one in made[:1] if parent(plain, one) == self.before]
+            return (amended or [own])[0]
+        if own:
+            return own
+        same = [one for one in made if is_last(plain, one, self.message, self.begun, whole=False)]
+        if own is None and same:
+            return same[0]
+        return "" if failed or not made else made[0]
 
     def _failed(self, why: str, seen: dict[str, object]) -> BridgeError:
         """Return the error, which says what else has changed."""
-        parts, shown = [why] if why else [], list[str]()
-        now = head_of(Plain(self.place))
-        if now != self.before:
-            moved = (
-                "Somebody else committed or switched branches meanwhile; this was not committed."
-            )
-            parts.insert(0, moved)
+        parts, told = [why] if why else [], list[str]()
+        moved = self._has_moved()
+        if moved:
+            parts.insert(0, MOVED_ON + " meanwhile; this was not committed.")
         elif "was ended" in why:
             parts.append("HEAD has not moved.")
         with contextlib.suppress(BridgeError), mirror.reading(self.place) as git:
@@ -202,10 +217,10 @@ class _Commit:
                 for name in after.keys() | seen.keys()
                 if after.get(name) != seen.get(name) and not names.secret(name)
             )
-            if changed and now == self.before:
-                shown = [names.to_client_name(one) for one in changed[:_LISTED_MAX]]
-                parts.append("Changed meanwhile: " + ", ".join(shown[:5]) + ".")
-        fields: dict[str, Any] = {"details": {"changed": shown}} if shown else {}
+            if changed and not moved:
+                told = [names.to_client_name(one) for one in changed[:_LISTED_MAX]]
+                parts.append("Changed meanwhile: " + ", ".join(told[:5]) + ".")
+        fields: dict[str, Any] = {"details": {"changed": told}} if told else {}
         return BridgeError("GIT_ERROR", "\n".join(parts), **fields)
 
     def _install(self, chosen: Chosen, own: str, *, partial: bool) -> None:
@@ -238,9 +253,11 @@ class _Commit:
     def summary(self, own: str, chosen: Chosen, what: str | None) -> GitCommitSummary:
         """Sum up the commit, and say what else went in and what still stands."""
         names = Names(self.place)
-        notes = None
+        notes = self._elsewhere(own)
         if what == "rebase":
-            notes = "The rebase still stands; go on with it at the machine: git rebase --continue."
+            notes.append(
+                "The rebase still stands; go on with it at the machine: git rebase --continue."
+            )
         with contextlib.ExitStack() as stack:
             git: Git | Plain = Plain(self.place)  # where a hook has made it unfit for a mirror
             with contextlib.suppress(BridgeError):
@@ -249,9 +266,21 @@ class _Commit:
                 update={
                     "also": [names.to_client_name(one) for one in chosen.also[:_LISTED_MAX]]
                     or None,
-                    "note": notes,
+                    "note": " ".join(notes) or None,
                 }
             )
+
+    def _elsewhere(self, own: str) -> list[str]:
+        """Say on which branch the commit is, where another was checked out meanwhile."""
+        plain = Plain(self.place)
+        if self.branch:
+            there = plain.done("merge-base", "--is-ancestor", own, self.branch, good=range(256))
+            if there.code == 0:
+                return []
+        elif not head_ref(self.place):
+            return []
+        names = ", ".join(map(shown, branches(plain, own))) or "no branch"
+        return [f"Somebody switched branches meanwhile: this was committed on {names}."]
 
 
 def _identity(place: Repository) -> tuple[int, int, int] | None:
@@ -277,36 +306,16 @@ def _again(git: Git, own: str, files: list[str] | None, room: str) -> GitCommitS
     snapshot, index = f"{room}/before", f"{git.place.git_dir}/index"
     if os.path.exists(index):
         shutil.copy2(index, snapshot)
-    base = _parent(git, own) or empty_tree(git)
+    base = parent(git, own) or empty_tree(git)
     listed = git("diff-tree", "-r", "--name-only", "-z", "--no-renames", base, own, "--")
     named = set(os.fsdecode(listed).split("\0")[:-1])
     update_index(git, snapshot, base if files is not None else None, own, named)
     return _summary(git, own)
 
 
-def _parent(git: Git, own: str) -> str:
-    done = git.done("rev-parse", "--verify", "--quiet", f"{own}^", good=(0, 1))
-    return done.out.decode().strip()
-
-
-def _is_last(
-    git: Git | Plain, last: str, message: str, begun: datetime, *, whole: bool = True
-) -> bool:
-    """Return whether a commit with this message was made since then."""
-    if not last:
-        return False
-    # Not by its files: others may have staged more since, which must not be committed for that.
-    logged = git(*_LOG, "--format=%ct %B", last, "--").decode("utf-8", "replace")
-    made, _, body = logged.partition(" ")
-    cleaned = git("stripspace", stdin=message.encode()).decode("utf-8", "replace").strip()
-    if not made.isdigit() or int(made) < int(begun.timestamp()):
-        return False
-    return body.strip() == cleaned if whole else cleaned in body
-
-
 def _summary(git: Git | Plain, own: str) -> GitCommitSummary:
     """Sum up the commit; a merge is compared with its first parent."""
-    logged = git(*_LOG, "--format=%H %s", own, "--").decode("utf-8", "replace")
+    logged = git(*LOG, "--format=%H %s", own, "--").decode("utf-8", "replace")
     commit, _, subject = logged.partition(" ")
     shown = ("show", "--format=", "--numstat", "-z", "-m", "--first-parent", "--no-show-signature")
     try:

@@ -9,6 +9,8 @@ from bridge_project.kernel.path_jail import shown
 from bridge_project.protocol.resources import GitUpstream
 from bridge_project.protocol.types import GitState
 from files_app.git import settings
+from files_app.git.plain import Plain
+from files_app.git.sandbox.git import Git
 from files_app.git.settings import Effective
 from sessions_app.working_directory import Repository
 
@@ -22,6 +24,18 @@ _OPERATIONS: Final[dict[str, GitState]] = {
     "BISECT_LOG": "bisect",
 }
 _CREDENTIALS: Final = re.compile(r"(?<=://)[^/@]*@")
+
+
+def head_of(git: Git | Plain) -> str:
+    """Return the last commit, empty before the first."""
+    done = git.done("rev-parse", "--verify", "--quiet", "HEAD^{commit}", good=(0, 1))
+    return done.out.decode().strip()
+
+
+def head_ref(place: Repository) -> str:
+    """Return the full name of the branch that is checked out, empty for none."""
+    found = Plain(place).done("symbolic-ref", "--quiet", "HEAD", good=(0, 1)).out
+    return os.fsdecode(found).rstrip("\n")
 
 
 def operation(place: Repository) -> GitState | None:

@@ -12,8 +12,8 @@ from bridge_project.kernel.path_jail import shown
 from bridge_project.protocol.repository_messages import GitPushResponse
 from bridge_project.protocol.resources import GitCommitName
 from files_app.git import settings
-from files_app.git.commit import check_head, head_of
-from files_app.git.facts import public
+from files_app.git.commit import check_head
+from files_app.git.facts import head_of, head_ref, public
 from files_app.git.plain import Plain, batch_ssh
 from files_app.git.sandbox import mirror
 from files_app.git.sandbox.error_text import git_error
@@ -49,8 +49,7 @@ def target(place: Repository, *, set_upstream: bool) -> Target:
     """Return where a push goes. Raises GIT_ERROR where that is not safe."""
     found = settings.effective(place)
     values = settings.last(found)
-    head = Plain(place).done("symbolic-ref", "--quiet", "HEAD", good=(0, 1)).out
-    name = os.fsdecode(head).strip().removeprefix("refs/heads/")
+    name = head_ref(place).removeprefix("refs/heads/")
     if not name:
         raise git_error("HEAD is detached: there is no branch to push.")
     remote, ref = values.get(f"branch.{name}.remote"), values.get(f"branch.{name}.merge")

@@ -12,7 +12,7 @@ from bridge_project.kernel.threads import git, readers, writers
 from bridge_project.protocol.catalogue import encode
 from devices_app.models import Device
 from files_app.git import programs, settings
-from files_app.git.commit import head_of
+from files_app.git.facts import head_of, head_ref
 from files_app.git.plain import Plain
 from files_app.git.repository import repository_of
 from files_app.git.sandbox import mirror
@@ -97,8 +97,7 @@ def _check_place(place: Repository, path: str) -> None:
 def _is_work_tree(path: str, branch: str) -> bool:
     with Ignoring("GIT_ERROR", "FILE_NOT_FOUND", "FILE_ACCESS_DENIED"):
         place = repository_of(path)
-        head = Plain(place).done("symbolic-ref", "--quiet", "HEAD", good=(0, 1)).out
-        return place.top == path and os.fsdecode(head).strip() == f"refs/heads/{branch}"
+        return place.top == path and head_ref(place) == f"refs/heads/{branch}"
     return False
 
 

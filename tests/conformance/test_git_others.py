@@ -3,11 +3,13 @@ set, and what git may not see of the bridge (D10, D31, D45).
 """
 
 import os
+import shutil
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,8 +21,7 @@ from files_app.git.repository import repository_of
 from tests.conformance.approvals import assert_refused
 from tests.conformance.bridge import Bridge
 from tests.conformance.phone import Phone
-from tests.conformance.repositories import Repository, Work
-from tests.servers import wait_until
+from tests.conformance.repositories import Repository, Work, committed
 
 
 @pytest.fixture(scope="module")
@@ -44,10 +45,10 @@ def changed(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> Reposito
     return repository
 
 
-def commit_here(repository: Repository, message: str, *, begun: datetime | None = None) -> str:
+def commit_here(repository: Repository, message: str, **more: Any) -> str:
     """Commit `a` in this process, whose limits a test can set; the commit."""
     place = repository_of(str(repository.path), Jail([str(repository.path)]))
-    return commit.commit(place, message, ["a"], begun=begun).hash
+    return commit.commit(place, message, ["a"], **more).hash
 
 
 def test_a_hook_sees_what_it_sees_at_the_machine(repository: Repository, work: Work) -> None:
@@ -92,25 +93,6 @@ def test_a_hook_may_change_what_is_committed(repository: Repository, work: Work)
     assert repository.git("diff", "--name-only") == ""
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["pre-commit", "post-commit"])
-def test_a_slow_hook(changed: Repository, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    """It is ended with its children; before the commit nothing is changed, after it all is."""
-    monkeypatch.setattr(limits, "GIT_COMMIT_SECONDS", 10.0)
-    first, before, pids = changed.head(), changed.index(), changed.path / ".git/pids"
-    changed.hook(name, f"(trap '' TERM; sleep 600; :) & echo $! $$ > '{pids}'; wait")
-    if name == "pre-commit":
-        with pytest.raises(BridgeError, match=r"longer than 10 seconds(?s:.*)HEAD has not moved"):
-            commit_here(changed, "Slow")
-        assert changed.head() == first and changed.index() == before
-    else:
-        assert commit_here(changed, "Slow") == changed.head() != first
-        assert changed.porcelain() == ""
-    started = [Path("/proc", pid) for pid in pids.read_text().split()]
-    wait_until(lambda: not any(pid.exists() for pid in started), "the hook's children end")
-    assert not list(changed.path.glob(".git/**/*.lock"))
-
-
 Files = list[str] | None
 
 
@@ -138,7 +120,7 @@ def test_a_commit_during_a_hook(changed: Repository, work: Work, code: int, file
     """Somebody else's is not taken for the phone's, and what was staged for that stays staged."""
     changed.hook("pre-commit", f"{COMMIT_B}; exit {code}")
     said = assert_refused(work.commit("Mine", files), "GIT_ERROR", True)["message"]
-    assert said.startswith("Somebody else committed")
+    assert said.startswith("The repository has moved on")
     assert changed.git("log", "-1", "--format=%s") == "Theirs\n"
     assert changed.staged() == ["a"] and changed.git("show", ":a") == "2\n"
 
@@ -157,24 +139,56 @@ def test_a_commit_that_somebody_makes_on_top(changed: Repository, work: Work, fi
     assert (changed.git("show", ":a"), changed.git("show", ":b")) == ("3\n", "3\n")
 
 
-THEIRS = {"commit": COMMIT_B, "first commit": COMMIT_B}
+SWITCHES = {way: f"{THEIR_GIT} checkout -q {way}" for way in ("-b other", "--detach", "old")}
+THEIRS = {"commit": COMMIT_B, "first commit": COMMIT_B, **SWITCHES}
 
 
-@pytest.mark.parametrize("what", THEIRS)
-def test_head_moves_meanwhile(home: Path, repository: Repository, work: Work, what: str) -> None:
-    """Git itself would commit the former files on top of their commit, and so undo that."""
+def meanwhile(home: Path, repository: Repository, what: str, name: str) -> None:
+    """The user's filter of that file does something once, when git first reads the file."""
     if what != "first commit":
-        repository.commit_files({"a": "1\n", "b": "1\n"})
-    repository.write("a", "3\n")
-    repository.write(".git/info/attributes", "a filter=meanwhile\n")
+        repository.commit_files({"a": "1\n", "b": "0\n"})
+        repository.git("branch", "old")
+        repository.commit_files({"b": "1\n"})
+    repository.write(name, "3\n")
+    repository.write(".git/info/attributes", f"{name} filter=meanwhile\n")
     once = home / "once"  # the user's filter runs once the index is copied
     script = f"#!/bin/sh\n[ -e '{once}' ] || {{ touch '{once}'; {THEIRS[what]}; }} >&2\ncat\n"
     (home / "clean").write_text(script)
     (home / "clean").chmod(0o755)
     (home / ".gitconfig").write_text('[filter "meanwhile"]\n\tclean = ~/clean\n')
-    said = assert_refused(work.commit("Mine", ["a"]), "GIT_ERROR", True)["message"]
-    assert said.startswith("Somebody else committed or switched")
+
+
+@pytest.mark.parametrize("what", THEIRS)
+def test_head_moves_before_git_commits(
+    home: Path, repository: Repository, work: Work, what: str
+) -> None:
+    """A new file is added first. What is committed then would be on another branch, or undo their
+    commit; so nothing is done.
+    """
+    meanwhile(home, repository, what, "new")
+    said = assert_refused(work.commit("Mine", ["new"]), "GIT_ERROR", True)["message"]
+    assert said.startswith("The repository has moved on")
     assert "Mine" not in repository.git("log", "--all", "--format=%s")
+    assert repository.staged() == []
+
+
+@pytest.mark.parametrize("what", THEIRS)
+def test_head_moves_while_git_commits(
+    home: Path, repository: Repository, work: Work, what: str
+) -> None:
+    """Git refuses, unless the other branch is at the same commit: then the answer names it."""
+    meanwhile(home, repository, what, "a")
+    answer = work.commit("Mine", ["a"])
+    if what in ("-b other", "--detach"):
+        where = "other" if what == "-b other" else "no branch"
+        note = committed(answer, work.sid)["note"]
+        assert note == f"Somebody switched branches meanwhile: this was committed on {where}."
+        assert repository.git("log", "-1", "--format=%s") == "Mine\n"
+    else:
+        said = assert_refused(answer, "GIT_ERROR", True)["message"]
+        assert said.startswith("The repository has moved on")
+        assert "Mine" not in repository.git("log", "--all", "--format=%s")
+    assert repository.git("log", "-1", "--format=%s", "main") != "Mine\n"
     assert repository.staged() == []
 
 
@@ -226,16 +240,26 @@ def test_a_commit_whose_hook_breaks_the_repository(repository: Repository, work:
     assert (answer["payload"]["changes"], answer["payload"]["truncated"]) == ([], True)
 
 
-def test_a_commit_that_a_killed_process_had_begun(changed: Repository) -> None:
-    """D31: what was committed is answered, whether or not the index had been updated."""
+@pytest.mark.parametrize("reflog", [True, False])
+def test_a_commit_that_a_killed_process_had_begun(changed: Repository, reflog: bool) -> None:
+    """D31: what was committed is answered, whether or not the index had been updated. Without a
+    reflog it is known by message and time.
+    """
+    if reflog:
+        changed.hook("commit-msg", 'echo Rewritten > "$1"')
+    else:
+        shutil.rmtree(changed.path / ".git/logs")
+        changed.git("config", "core.logAllRefUpdates", "false")
     before, begun = changed.index(), datetime.now(UTC) - timedelta(seconds=1)
-    first = commit_here(changed, "Once", begun=begun)
+    first = commit_here(changed, "Once", begun=begun, request_id="1")
     for left in (changed.index(), before):
         changed.write(".git/index", left)
-        assert commit_here(changed, "Once", begun=begun) == first and changed.porcelain() == ""
-    for message, since in (("Other", begun), ("Once", datetime.now(UTC) + timedelta(seconds=5))):
+        assert commit_here(changed, "Once", begun=begun, request_id="1") == first
+        assert changed.porcelain() == ""
+    later = datetime.now(UTC) + timedelta(seconds=5)
+    for message, since, number in (("Other", begun, "2"), ("Once", later, "3")):
         with pytest.raises(BridgeError, match="Nothing to commit"):
-            commit_here(changed, message, begun=since)
+            commit_here(changed, message, begun=since, request_id=number)
 
 
 def test_the_users_name(home: Path, bridge: Bridge, repository: Repository, work: Work) -> None:
