@@ -12,8 +12,8 @@ from files_app.git.sandbox import git
 from files_app.git.sandbox.error_text import git_error, reason
 from sessions_app.working_directory import Repository
 
-# nobody can answer a question
-_UNASKED: Final = {"GIT_TERMINAL_PROMPT": "0", "GIT_EDITOR": "true"}
+# nobody can answer a question, neither at a terminal nor at the machine's screen
+_UNASKED: Final = {"GIT_TERMINAL_PROMPT": "0", "GIT_EDITOR": "true", "SSH_ASKPASS": ""}
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,13 +1,16 @@
 """git_push (D64): the branch goes to its upstream, and nothing else does."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.conformance.approvals import assert_refused
-from tests.conformance.phone import Message
+from tests.conformance.bridge import Bridge
+from tests.conformance.phone import Message, Phone
 from tests.conformance.repositories import Repository, Work
+from tests.servers import free_port
 
 pytestmark = [pytest.mark.spec("ws.git_push"), pytest.mark.spec("ws.git_push_response")]
 
@@ -148,9 +151,80 @@ def test_a_hook_needs_trust_for_this_address(
 
 
 def test_a_remote_that_is_gone(repository: Repository, remote: Path, work: Work) -> None:
+    """Its directory, its server, or the remote itself; no password is in the words."""
     repository.git("branch", "-q", "--set-upstream-to=origin/main")
     repository.commit_files({"a": "2\n"})
-    repository.git("config", "remote.origin.url", str(remote) + " gone")
-    assert refused(work.ask("git_push"))
+    gone = f"http://grace:secret@127.0.0.1:{free_port()}/a.git"
+    for url, words in {f"{remote} gone": "not appear to be", gone: "Failed to connect"}.items():
+        repository.git("config", "remote.origin.url", url)
+        said = refused(work.ask("git_push"))
+        assert words in said and "secret" not in said
     repository.git("config", "remote.origin.url", str(repository.path / "inner.git"))
     assert "in the repository itself" in refused(work.ask("git_push"))
+    repository.git("config", "--remove-section", "remote.origin")
+    assert "origin" in refused(work.ask("git_push"))
+
+
+ODD = ("+plus", 'it\'s-a-"b"', "x;touch$IFS'y'", "refs/heads/main", "a.b%20c&d|e", "会🎉")
+
+
+def test_a_branch_with_an_odd_name(repository: Repository, remote: Path, work: Work) -> None:
+    """It goes to the same name, or to its upstream's; a tag of that name is not meant."""
+    for name in ODD:
+        repository.git("checkout", "-q", "-b", name, "main")
+        repository.git("tag", "-f", name, "main")
+        head = repository.commit_files({"b": f"{name}\n"})
+        assert pushed(work, set_upstream=True)["branch"] == name
+        assert repository.git("rev-parse", f"refs/heads/{name}", cwd=remote).strip() == head
+        repository.git(
+            "config", f"branch.{name}.merge", f"refs/heads/their {name}".replace(" ", "-")
+        )
+        head = repository.commit_files({"b": "again\n"})
+        assert pushed(work)["branch"] == f"their-{name}"
+        assert repository.git("rev-parse", f"refs/heads/their-{name}", cwd=remote).strip() == head
+    assert repository.git("tag", cwd=remote) == ""
+
+
+def shallow(place: Path, remote: Path, by: Repository) -> Path:
+    by.git("clone", "-q", "--bare", str(by.path), str(remote))
+    by.git("clone", "-q", "--depth=1", f"file://{remote}", str(place))
+    return place
+
+
+def sha256(place: Path, remote: Path, by: Repository) -> Path:
+    Repository(place, "--object-format=sha256").commit_files({"a": "1\n"})
+    by.git("clone", "-q", "--bare", str(place), str(remote))
+    by.git("remote", "add", "origin", str(remote), cwd=place)
+    by.git("fetch", "-q", "origin", cwd=place)
+    by.git("branch", "-q", "--set-upstream-to=origin/main", cwd=place)
+    return place
+
+
+def submodule(place: Path, remote: Path, by: Repository) -> Path:
+    by.git("clone", "-q", "--bare", str(by.path), str(remote))
+    Repository(place).git("submodule", "--quiet", "add", str(remote), "sub")
+    return place / "sub"
+
+
+@pytest.mark.parametrize("kind", [shallow, sha256, submodule])
+def test_other_repositories(
+    shared: Bridge,
+    phone: Phone,
+    repository: Repository,
+    kind: Callable[[Path, Path, Repository], Path],
+) -> None:
+    """A shallow clone, one with the other hash, and a submodule, which alone is pushed."""
+    repository.commit_files({"a": "1\n"}, "First")
+    repository.commit_files({"a": "2\n"}, "Second")
+    place, bare = (repository.path.with_name(f"{repository.path.name} {n}") for n in ("2", "3"))
+    where = kind(place, bare, repository)
+    work = Work(shared, phone, where)
+    (where / "a").write_text("3\n")
+    for name, value in (("user.name", "Ada"), ("user.email", "ada@example.com")):
+        repository.git("config", name, value, cwd=where)
+    made = work.committed("Third", ["a"])
+    shown = pushed(work, dry_run=True)
+    assert shown["commits"] == [{"hash": made["hash"], "summary": "Third"}] and shown["count"] == 1
+    assert pushed(work, head=made["hash"], repository=str(where))["pushed"] is True
+    assert repository.git("rev-parse", "main", cwd=bare).strip() == made["hash"]
+    assert work.status()["ahead"] == 0 and pushed(work)["count"] == 0

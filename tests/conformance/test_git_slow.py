@@ -1,6 +1,8 @@
 """Commits and pushes that take longer than they may (D63, D64)."""
 
-from collections.abc import Callable
+import socketserver
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,12 @@ from tests.short import short
 
 @pytest.fixture(scope="module")
 def bridge(make_bridge: Callable[..., Bridge]) -> Bridge:
-    return make_bridge("slow", **short("GIT_COMMIT_SECONDS", "GIT_PUSH_SECONDS"))
+    """Its user has a home of his own, and a program that asks at the machine's screen."""
+    bridge = make_bridge("slow", start=False, **short("GIT_COMMIT_SECONDS", "GIT_PUSH_SECONDS"))
+    home = bridge.directory / "home"
+    bridge.settings |= {"HOME": str(home), "XDG_CONFIG_HOME": f"{home}/.config"}
+    bridge.settings["SSH_ASKPASS"] = f"{home}/asks"
+    return bridge.start()
 
 
 @pytest.fixture
@@ -66,4 +73,66 @@ def test_a_hook_after_the_commit(repository: Repository, pids: Path, work: Work,
     assert (made["summary"], made["files_changed"]) == ("Rewritten", 1)
     assert repository.git("rev-parse", f"{made['hash']}^").strip() == first
     assert repository.git("merge-base", "main", made["hash"]).strip() == made["hash"]
+    assert_ended(pids)
+
+
+class Server(socketserver.ThreadingTCPServer):
+    """Accept and say nothing, or to HTTP that it needs a password."""
+
+    daemon_threads = True
+    says_nothing = True
+
+
+class Answer(socketserver.StreamRequestHandler):
+    def handle(self) -> None:
+        assert isinstance(self.server, Server)
+        while (line := self.rfile.readline()).strip():
+            pass
+        if self.server.says_nothing:
+            self.rfile.read()  # until the other side goes
+        elif line:
+            told = b"401 Unauthorized\r\nWWW-Authenticate: Basic realm=x\r\nContent-Length: 0"
+            self.wfile.write(b"HTTP/1.1 " + told + b"\r\nConnection: close\r\n\r\n")
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with Server(("127.0.0.1", 0), Answer) as made:
+        thread = threading.Thread(target=made.serve_forever)
+        thread.start()
+        yield made
+        made.shutdown()
+        thread.join()
+
+
+def said_of_push(repository: Repository, work: Work, url: str) -> str:
+    repository.git("remote", "remove", "origin", check=False)
+    repository.git("remote", "add", "origin", url)
+    answer = work.ask("git_push", set_upstream=True)
+    return str(assert_refused(answer, "GIT_ERROR", True)["message"])
+
+
+@pytest.mark.parametrize("scheme", ["git", "http"])
+def test_a_remote_that_says_nothing(
+    repository: Repository, pids: Path, work: Work, server: Server, scheme: str
+) -> None:
+    url = f"{scheme}://127.0.0.1:{server.server_address[1]}/a.git"
+    assert "longer than 6 seconds" in said_of_push(repository, work, url)
+
+
+def test_a_password_is_asked_of_nobody(
+    home: Path, repository: Repository, pids: Path, work: Work, server: Server
+) -> None:
+    """Neither at a terminal nor at the screen. A helper of the user's that waits is ended."""
+    server.says_nothing = False
+    asks = home / "asks"
+    asks.write_text(f"#!/bin/sh\ntouch '{home}/asked'\n{HANG.format(pids=pids)}\n")
+    asks.chmod(0o755)
+    url = f"http://127.0.0.1:{server.server_address[1]}/a.git"
+    for helper in ("", "!read answer </dev/tty && echo password=$answer", f"!{asks}"):
+        (home / ".gitconfig").write_text(f'[credential]\n\thelper = "{helper}"\n')
+        said = said_of_push(repository, work, url)
+        waits = helper.endswith("asks")
+        assert ("longer than 6 seconds" if waits else "terminal prompts disabled") in said
+        assert (home / "asked").exists() == waits
     assert_ended(pids)
