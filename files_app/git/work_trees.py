@@ -1,12 +1,19 @@
 """Make a work tree for a session, and remove it when nothing would be lost (D64)."""
 
+import contextlib
+import fcntl
 import os
+import shutil
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 import structlog
 
+from bridge_project.kernel import limits
 from bridge_project.kernel.errors import BridgeError, Ignoring
+from bridge_project.kernel.mounts import lies_in
 from bridge_project.kernel.path_jail import shown
 from bridge_project.kernel.threads import git, readers, writers
 from bridge_project.protocol.catalogue import encode
@@ -20,12 +27,16 @@ from files_app.git.sandbox.error_text import git_error
 from files_app.git.trust import Trusted, holds
 from files_app.models import WorkTree
 from sessions_app import notifications
+from sessions_app.agents.process import groups
 from sessions_app.log.outbox import outbox
 from sessions_app.working_directory import Repository, inside
 
 log = structlog.get_logger("bridge.git")
 
 _PLACE: Final = ".worktrees"
+# git's reason for the lock that a work tree has until it is made: what a crash leaves has it still
+_MARK: Final = "the bridge is making this work tree"
+_POLL_SECONDS: Final = 0.05
 
 
 def make(
@@ -45,29 +56,74 @@ def make(
     place = repository_of(inside(directory))
     _check_name(place, branch)
     path = f"{place.top}/{_PLACE}/{branch}"
-    if again and _is_work_tree(path, branch):
-        return path
-    _check_place(place, path)
-    with Trusted(place, device, session_id, trust):
-        mirror.check_written(place)
-        plain = Plain(place)
-        start = head_of(plain)
-        known = ("show-ref", "--verify", "--quiet", f"refs/heads/{branch}")
-        is_new = plain.done(*known, good=(0, 1)).code == 1
-        _exclude(place)
-        how = ("--no-track", "-b", branch, "--", path) if is_new else ("--", path, branch)
-        try:
-            plain("worktree", "add", *how)
-        except BridgeError:
-            if os.path.lexists(path):
-                plain.done("worktree", "remove", "--force", "--", path, good=range(256))
-            if is_new and start:
-                plain.done("branch", "-D", "--", branch, good=range(256))
-            raise
-        made = WorkTree(session_id=session_id or "", path=path, start=start)
-        if session_id:
-            writers.begin(made.save).result()
+    with _alone(place):
+        _clear_leftovers(place, path)
+        if again and _is_work_tree(path, branch):
+            return path
+        _check_place(place, path)
+        with Trusted(place, device, session_id, trust):
+            mirror.check_written(place)
+            _exclude(place)
+            _add(place, session_id, path, branch)
     return path
+
+
+def _add(place: Repository, session_id: str | None, path: str, branch: str) -> None:
+    # if the bridge is killed, its next start ends what is marked so
+    plain = Plain(place, more=tuple(groups.mark().items()))
+    start = head_of(plain)
+    known = ("show-ref", "--verify", "--quiet", f"refs/heads/{branch}")
+    is_new = plain.done(*known, good=(0, 1)).code == 1
+    how = ("--no-track", "-b", branch, "--", path) if is_new else ("--", path, branch)
+    try:
+        plain("worktree", "add", "--lock", "--reason", _MARK, *how)
+        if session_id:
+            made = {"path": path, "start": start}
+            writers.begin(
+                WorkTree.objects.update_or_create, session_id=session_id, defaults=made
+            ).result()
+        plain("worktree", "unlock", "--", path)
+    except BridgeError:
+        _clear(plain, path)
+        if is_new:
+            plain.done("branch", "-d", "--", branch, good=range(256))
+        raise
+
+
+@contextlib.contextmanager
+def _alone(place: Repository) -> Iterator[None]:
+    """Make one work tree at a time in a repository; the kernel frees it when a process dies."""
+    held = os.open(place.common_dir, os.O_RDONLY)
+    deadline = time.monotonic() + limits.GIT_COMMIT_SECONDS
+    try:
+        while True:
+            try:
+                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise git_error("Another work tree takes too long to be made.") from None
+                time.sleep(_POLL_SECONDS)
+        yield
+    finally:
+        os.close(held)
+
+
+def _clear_leftovers(place: Repository, path: str) -> None:
+    """Remove what a crash left half made, and what git knows of a directory that is gone."""
+    plain = Plain(place)
+    for entry in os.fsdecode(plain("worktree", "list", "--porcelain")).split("\n\n"):
+        lines = entry.split("\n")
+        at = lines[0].removeprefix("worktree ")
+        half_made = f"locked {_MARK}" in lines and lies_in(at, f"{place.top}/{_PLACE}")
+        locked = any(line.split(" ")[0] == "locked" for line in lines)
+        if half_made or (at == path and not locked and not os.path.lexists(path)):
+            _clear(plain, at)
+
+
+def _clear(plain: Plain, path: str) -> None:
+    shutil.rmtree(path, ignore_errors=True)  # git removes none that is without its `.git`
+    plain.done("worktree", "remove", "--force", "--force", "--", path, good=range(256))
 
 
 def _check_name(place: Repository, branch: str) -> None:
@@ -129,6 +185,8 @@ async def remove(session_id: str) -> None:
 
 def _why_it_stays(row: WorkTree) -> str:
     """Remove a work tree, or return why that would lose something."""
+    if not os.path.lexists(row.path):
+        return ""  # somebody has removed it at the machine
     place = repository_of(row.path)
     if place.top != row.path:
         return "it is no work tree any more"

@@ -115,8 +115,13 @@ async def _new(
         about = (connection.device, session_id, directory, payload.worktree, payload.trust)
         directory = await git.run(directory, work_trees.make, *about, again=again)
     what = (session_id, payload.agent, directory)
-    with _notified_once(connection) as failure_id:
-        return await supervisor.create(*what, connection.paired, failure_id)
+    try:
+        with _notified_once(connection) as failure_id:
+            return await supervisor.create(*what, connection.paired, failure_id)
+    except BridgeError:
+        if session_id is not None and payload.worktree is not None:
+            await work_trees.remove(session_id)  # or the next try finds it there
+        raise
 
 
 async def _resumed(connection: ClientConnection, session: Session) -> Session:

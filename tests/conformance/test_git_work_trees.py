@@ -1,5 +1,6 @@
 """session_start with a work tree of its own (D64)."""
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -8,14 +9,20 @@ import pytest
 from tests.conformance.approvals import assert_refused
 from tests.conformance.phone import Message, Phone
 from tests.conformance.repositories import Repository
+from tests.conformance.samples import new_id
+from tests.faults.quick import QuickBridge
+from tests.servers import wait_until
 
 pytestmark = pytest.mark.spec("git.work_trees")
 
 
-def start(phone: Phone, directory: Path, branch: str, **more: Any) -> Message:
+def about(directory: Path, branch: str) -> dict[str, Any]:
     asked = {"agent": "demo", "session_id": None, "resume": False}
-    asked |= {"working_directory": str(directory), "worktree": branch}
-    return phone.request("session_start", asked | more)
+    return asked | {"working_directory": str(directory), "worktree": branch}
+
+
+def start(phone: Phone, directory: Path, branch: str, **more: Any) -> Message:
+    return phone.request("session_start", about(directory, branch) | more)
 
 
 def begun(phone: Phone, directory: Path, branch: str, **more: Any) -> dict[str, Any]:
@@ -95,3 +102,72 @@ def test_its_programs_need_trust(repository: Repository, phone: Phone) -> None:
     assert not mark.exists() and not (repository.path / ".worktrees").exists()
     begun(phone, repository.path, "mine", trust=details["digest"])
     assert mark.exists()
+
+
+def test_one_that_somebody_has_removed(repository: Repository, phone: Phone) -> None:
+    """Its directory alone, as with `rm -r`: the end says so, and it can be made again."""
+    repository.commit_files({"a": "1\n"})
+    for _ in range(2):
+        ready = begun(phone, repository.path, "mine")
+        shutil.rmtree(ready["working_directory"])
+        assert end(phone, ready["session_id"]).startswith("The work tree was removed")
+
+
+def test_a_start_that_fails_leaves_none(repository: Repository, phone: Phone) -> None:
+    """An agent that is not there; then another is asked."""
+    repository.commit_files({"a": "1\n"})
+    failed = start(phone, repository.path, "mine", agent="nobody")
+    assert_refused(failed, "AGENT_UNAVAILABLE", True)
+    assert len(repository.git("worktree", "list").splitlines()) == 1
+    begun(phone, repository.path, "mine")
+
+
+def test_a_repeated_start_is_answered_again(repository: Repository, phone: Phone) -> None:
+    """By the session that the first one made, in the work tree that it made."""
+    repository.commit_files({"a": "1\n"})
+    asked = about(repository.path, "mine")
+    sent = phone.send("session_start", asked)
+    first = phone.answer_to(sent)["payload"]
+    assert phone.answer_to(phone.send("session_start", asked, id=sent))["payload"] == first
+    own = about(repository.path, "own") | {"session_id": new_id()}
+    one, two = (phone.request("session_start", own)["payload"] for _ in range(2))
+    assert one == two and one["branch"] == "own"
+
+
+@pytest.mark.parametrize("when", ["checks out", "has checked out"])
+@pytest.mark.parametrize("again", [True, False], ids=["the same request", "another"])
+def test_a_bridge_that_is_killed_meanwhile(tmp_path: Path, when: str, again: bool) -> None:
+    """What it left is ended and removed, and the second try has all files."""
+    home, mark = tmp_path / "home", tmp_path / "hangs"
+    home.mkdir()
+    with QuickBridge(tmp_path, HOME=str(home)) as bridge:
+        repository = Repository(bridge.root / "repository")
+        repository.commit_files({".gitattributes": "b filter=slow\n", **dict.fromkeys("abc", "1")})
+        hang = f"[ -e '{mark}' ] || {{ echo $$ > '{mark}'; sleep 600; }}"
+        if when == "checks out":
+            (home / ".gitconfig").write_text('[filter "slow"]\n\tsmudge = ~/smudge\n')
+            program = home / "smudge"
+        else:
+            (home / ".gitconfig").write_text("[core]\n\thooksPath = ~/hooks\n")
+            program = home / "hooks/post-checkout"
+            program.parent.mkdir()
+        program.write_text(f"#!/bin/sh\n{hang}\nexec cat\n")
+        program.chmod(0o755)
+        phone = bridge.phone().ready()
+        asked = about(repository.path, "mine")
+        sent = phone.send("session_start", asked)
+        wait_until(lambda: mark.exists() and mark.read_text(), "git hangs")
+        bridge.kill()
+        bridge.start()
+        left = Path("/proc", mark.read_text().strip())
+        wait_until(lambda: not left.exists(), "what hung has ended")
+        phone = Phone(bridge.port, phone.token).ready()
+        repeated = phone.send("session_start", asked, **({"id": sent} if again else {}))
+        ready = phone.answer_to(repeated)
+        assert ready["type"] == "session_ready", ready
+        path = Path(ready["payload"]["working_directory"])
+        assert (path.name, ready["payload"]["branch"]) == ("mine", "mine")
+        assert sorted(one.name for one in path.iterdir()) == [".git", ".gitattributes", *"abc"]
+        assert repository.git("status", "--porcelain", cwd=path) == ""
+        assert "locked" not in repository.git("worktree", "list", "--porcelain")
+        assert end(phone, ready["payload"]["session_id"]).startswith("The work tree was removed")

@@ -235,6 +235,11 @@ async def end_background(group: Group) -> None:
     await within(limits.AGENT_END_SECONDS, group.clear())
 
 
+def mark() -> dict[str, str]:
+    """Return the variable by which the next start finds what a killed bridge left running."""
+    return {AGENT_OF: _instance}
+
+
 def reap(instance: str) -> None:
     """End what an earlier bridge with this data directory left running.
 
