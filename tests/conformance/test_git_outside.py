@@ -14,6 +14,7 @@ from tests.conformance.bridge import Bridge
 from tests.conformance.phone import Phone
 from tests.conformance.repositories import Repository, Work, digest
 from tests.conformance.test_git_hostile import look
+from tests.faults.quick import QuickBridge
 
 pytestmark = pytest.mark.spec("git.hostile")
 SECRET, NAME = "the secret line", "secret-name.txt"
@@ -205,3 +206,46 @@ def test_links_in_the_work_tree(repository: Repository, secret: Repository, work
         answer = work.commit("Behind the link", [f"directory/{name}"])
         assert_refused(answer, "GIT_ERROR", True, work.sid)
     assert repository.head() == before
+
+
+def test_variables_of_another_git_change_nothing(tmp_path: Path) -> None:
+    """As where the bridge was started by a hook: what is shown, committed and pushed is its own."""
+    other = Repository(tmp_path / "other")
+    other.commit_files({"other": "1\n"})
+    git_dir = other.path / ".git"
+    foreign = {
+        "GIT_DIR": git_dir,
+        "GIT_WORK_TREE": other.path,
+        "GIT_INDEX_FILE": git_dir / "index",
+        "GIT_COMMON_DIR": git_dir,
+        "GIT_OBJECT_DIRECTORY": git_dir / "objects",
+        "GIT_CEILING_DIRECTORIES": tmp_path,
+        "GIT_NAMESPACE": "theirs",
+        "GIT_PREFIX": "in/",
+        "GIT_REFLOG_ACTION": "theirs",
+        "GIT_AUTHOR_NAME": "Somebody",
+        "GIT_CONFIG_PARAMETERS": "'core.bare'='true'",
+        "GIT_CONFIG_COUNT": "1",
+        "GIT_CONFIG_KEY_0": "core.worktree",
+        "GIT_CONFIG_VALUE_0": other.path,
+    }
+    before = digest(other.path)
+    with QuickBridge(
+        tmp_path / "bridge", **{name: str(foreign[name]) for name in foreign}
+    ) as bridge:
+        repository = Repository(bridge.root / "repository")
+        repository.commit_files({"a": "1\n"})
+        remote = bridge.root / "remote.git"
+        repository.git("clone", "-q", "--bare", str(repository.path), str(remote))
+        repository.git("remote", "add", "origin", str(remote))
+        repository.write("a", "2\n")
+        work = Work(bridge, bridge.phone().ready(), repository.path)
+        status = work.status()
+        assert (status["repository"], status["head"]) == (str(repository.path), repository.head())
+        assert work.changes() == {"a": ("modified", 1, 1)} and work.diff("a")
+        assert work.committed("Mine", ["a"])["hash"] == repository.head()
+        assert repository.git("log", "-1", "--format=%an") == "Ada\n"
+        assert work.ask("git_push", set_upstream=True)["payload"]["pushed"] is True
+        assert repository.git("rev-parse", "main", cwd=remote).strip() == repository.head()
+        assert repository.porcelain() == ""
+    assert digest(other.path) == before
