@@ -114,6 +114,15 @@ def test_every_kind_of_change(page: Page, bridge: Bridge, repository: Repository
     assert not page.js("[...document.querySelectorAll('.code .odd')].length")
 
 
+def test_a_session_below_the_top(page: Page, bridge: Bridge, repository: Repository) -> None:
+    """The repository is named, since a commit is of all of it; not where it is the directory."""
+    repository.write("deep/new.txt", "1\n")
+    changes(page, session_in(bridge, repository.path))
+    page.wait_gone("The repository is")
+    changes(page, session_in(bridge, repository.path / "deep"))
+    page.wait_text(f"The repository is {repository.path}")
+
+
 def test_a_large_difference_has_parts(page: Page, bridge: Bridge, repository: Repository) -> None:
     make_changes(repository)
     changes(page, session_in(bridge, repository.path))

@@ -31,6 +31,7 @@ export function changesView(id, { model }) {
   const refresh = button("button.quiet", () => load(), "Refresh");
   const all = button("button.quiet", () => chooseAll());
   const push = button("button.quiet", () => openPush(ask, seen, outcome, load), "Push…");
+  const top = h("p.note", { hidden: true });
   const state = h("p.empty", { role: "status" }, "Reading the repository…");
   const files = h("ul.rows.files");
   const cut = h("p.note", { hidden: true }, "There are more changes than are shown.");
@@ -42,7 +43,7 @@ export function changesView(id, { model }) {
   const bottom = form("commit", () => send(""), message, commit);
   bottom.addEventListener("input", () => check());
   const bar = h("div.branch-bar", {}, head, push, all, refresh);
-  const scroller = h("div.scroller", {}, bar, outcome, state, files);
+  const scroller = h("div.scroller", {}, bar, top, outcome, state, files);
   const node = h("section.tab", {}, scroller, bottom);
   drafts.set(id, { message, chosen });
   /** @type {Wire.GitChange[]} */
@@ -66,7 +67,7 @@ export function changesView(id, { model }) {
       if (changes.length && wanted) return;
       changes = [];
       showFiles();
-      bottom.hidden = all.hidden = push.hidden = true;
+      bottom.hidden = all.hidden = push.hidden = top.hidden = true;
       state.hidden = false;
       setText(state, wanted ? "Waits for the connection." : error.message);
     } finally {
@@ -82,6 +83,8 @@ export function changesView(id, { model }) {
     seen = status;
     const about = dotted(distance, STATES[status.state ?? ""]);
     fill(head, h("strong", {}, oneLine(status.branch)), about && h("span.meta", {}, about));
+    top.hidden = status.repository === model.home.sessions[id]?.working_directory;
+    fill(top, "The repository is ", h("code", {}, visible(status.repository)));
     push.hidden = !status.head || Boolean(status.state || (status.upstream && !(ahead > 0)));
     const paths = new Set(changes.map(({ path }) => path));
     for (const path of chosen) if (!paths.has(path)) chosen.delete(path);
