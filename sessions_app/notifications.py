@@ -171,6 +171,7 @@ def ran_anyway(session: Session, call: ToolCall) -> Notification:
 _HAPPENED: dict[str, tuple[NotificationType, str, Priority, str]] = {
     "failed": ("error", "The agent failed", "high", "AGENT_ERROR"),
     "stopped_asking": ("error", "The agent stopped asking", "high", "AGENT_ERROR"),
+    "ran_other": ("error", "Another call ran than was approved", "high", "OTHER_CALL_RAN"),
     "stuck": ("error", "The session was paused", "high", "AGENT_ERROR"),
     "cut_off": ("error", "The answer was cut off", "high", "ANSWER_CUT_OFF"),
     "done": ("task_complete", "The agent is done", "normal", ""),

@@ -57,8 +57,6 @@ ACKNOWLEDGED_WARNING_SECONDS: Final = 8 * 3600  # "8h" (D24)
 CIRCUIT_BREAKER_FAILURES: Final = 5
 CIRCUIT_BREAKER_PROBE_SECONDS: Final = 60
 TOOL_TIMEOUT_BASH_SECONDS: Final = 300.0
-TOOL_TIMEOUT_READ_SECONDS: Final = 10.0
-TOOL_TIMEOUT_EDIT_SECONDS: Final = 30.0  # the bridge searches nothing for an agent
 
 # -- rates, as django-ratelimit writes them (D17) --------------------------------------------------
 RATES: Final[dict[str, str]] = {
@@ -229,4 +227,3 @@ ACP_QUIET_SECONDS: Final = 0.3  # without an update: a loaded session's history 
 ACP_HISTORY_SECONDS: Final = 10.0  # to tell it at most
 ACP_MODE_SECONDS: Final = 5.0  # for an agent to be back in the mode in which it asks (D59)
 ACP_MODE_RETURNS: Final = 3  # in one turn that it is set back; if it leaves it again, it must stop
-ACP_TERMINALS: Final = 16  # that one agent may have open

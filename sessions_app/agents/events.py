@@ -83,6 +83,14 @@ class RanAnyway(Event):
     call: Call
 
 
+@dataclass(frozen=True, slots=True)
+class RanOther(Event):
+    """Report an approved call that did something else, as its agent says."""
+
+    call: Call
+    ran: str
+
+
 class AnswerEnded(Event):
     """Report that an answer ended but not its turn: the driver prompts once more."""
 

@@ -175,6 +175,10 @@ class SessionWriter:
                 )
                 for record in refused:
                     self.notify(notifications.ran_anyway(self.session, record))
+            case events.RanOther(call, ran):
+                words = f"Approved was: {call.description}\nThe agent says that it did: {ran}"
+                why = sanitize.storable_reason(words)
+                self.notify(notifications.happened(self.session, "ran_other", why))
             case events.StoppedAsking(reason):
                 why = sanitize.storable_reason(reason)
                 self.notify(notifications.happened(self.session, "stopped_asking", why))

@@ -91,9 +91,6 @@ class Scripted:
             "/deaf": self.deaf,
             "/run": self.run,
             "/do": self.do,
-            "/read": self.read,
-            "/write": self.write,
-            "/command": self.command,
         }
 
     def hear(self, message: dict[str, Any]) -> None:
@@ -129,6 +126,7 @@ class Scripted:
             self.send(id=message["id"], result=result)
 
     def initialize(self, params: dict[str, Any]) -> dict[str, Any]:
+        self.capabilities = params.get("clientCapabilities")
         if MODE == "told":
             wait_for_go()
         if MODE == "nonsense":
@@ -228,39 +226,9 @@ class Scripted:
     def allowed(self, number: int) -> bool:
         return bool(self.answer(number).get("outcome", {}).get("optionId") == "allow_once")
 
-    def have(self, method: str, then: str, **params: Any) -> dict[str, Any]:
-        """Has the bridge do something; says ``then`` with what that gives, or why it does not."""
-        number = self.request(method, **params)
-        result, told = self.answer(number), self.waiting[number]
-        if "error" in told:
-            self.say(f"The bridge does not do it: {told['error']['message']}")
-        else:
-            self.say(then.format(**result))
-        return result
-
-    def read(self, path: str) -> None:
-        self.have("fs/read_text_file", "{content}", path=os.path.join(os.getcwd(), path))
-
-    def write(self, rest: str) -> None:
-        path, _, content = rest.partition(" ")
-        whole = os.path.join(os.getcwd(), path)
-        self.have("fs/write_text_file", f"{path} is written.", path=whole, content=content)
-
-    def command(self, line: str, shown_in: str = "", **more: Any) -> None:
-        if made := self.have("terminal/create", "", command=line, **more):
-            if shown_in:
-                content = [{"type": "terminal"} | made]
-                self.update("tool_call_update", toolCallId=shown_in, content=content)
-            ended, told, _ = (
-                self.answer(self.request(f"terminal/{what}", **made))
-                for what in ("wait_for_exit", "output", "release")
-            )
-            code = ended.get("exitCode", ended.get("signal"))
-            self.say(f"It ended with {code} and said: {told['output']}")
-
     def do(self, code: str) -> None:
         """Does as the Python says, which has the words of this agent at hand."""
-        words = ("say", "send", "update", "request", "answer", "ask", "allowed", "have", "write")
+        words = ("say", "send", "update", "request", "answer", "ask", "allowed")
         exec(code, {name: getattr(self, name) for name in words} | globals() | {"agent": self})
 
     def ask_for(self, command: str, runs: bool = False) -> None:

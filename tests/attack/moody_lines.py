@@ -13,33 +13,38 @@ NPX = '#!/bin/sh\n[ "$1" = -y ] && shift\nshift\nexec "$(dirname "$0")/opencode"
 ALLOWS_ALL = '{"permission": {"bash": "allow"}}'
 
 
+KNOWN = {"name": "gemini-cli"}  # which asks in its mode "default"
+
+
 def plays(name: str) -> str:
     """The command line of the moody agent as the agent of this name."""
     return shlex.join([sys.executable, "-IS", str(PROGRAM), name, os.devnull])
 
 
 def moody(**spec: Any) -> str:
-    """A command line of an agent that nobody knows."""
+    """A command line that nobody knows, of an agent with this object."""
     return f"{plays('moody')} {shlex.quote(json.dumps(spec))}"
 
 
 def lines(programs: Path) -> dict[str, str]:
     there = shlex.quote(str(programs))
     return {
-        # unknown agents: what they are called by the user is no reason to trust them
-        "qwen": moody(modes=["build", "plan"]),
-        "careful": moody(modes=["yolo", "manual"]),
-        "by-option": moody(modes=["yolo", "ask"], option=True),
-        "named": moody(modes=["auto", "default"], name="claude-agent-acp"),
-        "false-name": moody(name="gemini-cli"),
+        # unknown agents: what they or their modes are called is no reason to trust them
+        "qwen": moody(modes=["yolo", "default", "ask"]),
         "silent": moody(),
-        "wild": moody(modes=["build"]),
-        "locked": moody(modes=["yolo", "default"], locked=0),
-        "strays": moody(modes=["yolo", "default"]),
-        "strays-by-option": moody(modes=["yolo", "default"], option=True),
-        "stuck": moody(modes=["yolo", "default"], locked=1),
-        "deaf": moody(modes=["yolo", "default"], locked=1, deaf=True),
-        "restless": moody(modes=["yolo", "default"], restless=True),
+        # agents that are known by what they call themselves
+        "careful": moody(modes=["yolo", "default"], **KNOWN),
+        "by-option": moody(modes=["yolo", "default"], option=True, **KNOWN),
+        "named": moody(modes=["auto", "default"], name="claude-agent-acp"),
+        "false-name": moody(**KNOWN),
+        "wild": moody(modes=["build", "plan"], **KNOWN),
+        "no-such-mode": moody(modes=["build", "plan"], **KNOWN),
+        "locked": moody(modes=["yolo", "default"], locked=0, **KNOWN),
+        "strays": moody(modes=["yolo", "default"], **KNOWN),
+        "strays-by-option": moody(modes=["yolo", "default"], option=True, **KNOWN),
+        "stuck": moody(modes=["yolo", "default"], locked=1, **KNOWN),
+        "deaf": moody(modes=["yolo", "default"], locked=1, deaf=True, **KNOWN),
+        "restless": moody(modes=["yolo", "default"], restless=True, **KNOWN),
         # agents that are known by their line
         "oc": f"{there}/opencode acp",
         "oc-path": "opencode acp",

@@ -111,7 +111,7 @@ def test_an_id_that_is_used_in_each_turn(phone: Phone, session: str, do: Do) -> 
 
 
 def test_another_sessions_id(bridge: Bridge, phone: Phone, session: str, do: Do) -> None:
-    """Whatever session an agent names, it speaks, asks and writes in its own."""
+    """Whatever session an agent names, it speaks and asks in its own."""
     other = begin(bridge, phone, agent="plain")
     ask(phone, other, "/do say(agent.session)")
     name = words(of(phone, "stream_chunk", other))
@@ -120,14 +120,11 @@ def test_another_sessions_id(bridge: Bridge, phone: Phone, session: str, do: Do)
         "say('I am the other. ')\n"
         "update('tool_call', toolCallId='t', title='Look', kind='search', status='completed')\n"
         "yes = allowed(ask('c', kind='execute', rawInput={'command': 'ls'}))\n"
-        "made = answer(request('terminal/create', command='touch by-a-lie'))\n"
-        "say(f'{yes} {bool(made)}')"
+        "say(str(yes))"
     )
-    for decision in ("approved", "rejected"):
-        decide(phone, session, question(phone, session)["tool_call_id"], decision)
+    decide(phone, session, question(phone, session)["tool_call_id"], "approved")
     phone.expect("stream_end", session_id=session, finish_reason="stop")
-    assert words(of(phone, "stream_chunk", session)) == "I am the other. True False"
-    assert not (bridge.root / "by-a-lie").exists()
+    assert words(of(phone, "stream_chunk", session)) == "I am the other. True"
     kinds = {message["type"] for message in log_of(phone, other)}
     assert kinds == {"agent_event", "stream_start", "stream_chunk", "stream_end"}
     end(phone, other)

@@ -53,7 +53,7 @@ def test_a_command_asks_and_a_refused_one_does_not_run(
 @pytest.mark.parametrize(
     ("agent", "words"),
     [
-        ("qwen", "(build, plan)"),  # the name that the user chose is no recipe
+        ("no-such-mode", "(build, plan)"),
         ("false-name", "offers no modes"),
         ("locked", "this mode is locked"),
         ("oc-shell", "without a shell"),
@@ -75,7 +75,9 @@ def test_what_cannot_be_made_to_ask_does_not_start(
     ("agent", "asks", "title"),
     [
         ("wild", False, "wild does not ask"),
-        ("silent", None, "Nobody knows whether silent asks"),  # it has no modes
+        # the name that the user chose is no recipe, nor is that of a mode
+        ("qwen", None, "Nobody knows whether qwen asks"),
+        ("silent", None, "Nobody knows whether silent asks"),
     ],
 )
 def test_the_user_may_let_one_run_that_may_act_unasked(

@@ -105,7 +105,7 @@ def _try(seen: Snapshot, kind: AgentKind) -> Finding:
     name = f"{kind.name} ({kind.version() or 'version unknown'})"
     text = f"{name} started, {done}, in {time.monotonic() - began:.1f} s."
     if driver.asks is None:
-        return warning(f"{text} It has no modes: nobody knows whether it asks before it acts.")
+        return warning(f"{text} It is unknown: nobody knows whether it asks before it acts.")
     return ok(text) if driver.asks else warning(f"{text} It does not ask before it acts.")
 
 

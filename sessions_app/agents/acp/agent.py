@@ -49,6 +49,4 @@ def _asks(name: str, command: list[str], found: Mapping[str, bool | None]) -> bo
     """Return what the last start found; before that, what its recipe promises."""
     if name in found:
         return found[name]
-    if recipes.of_line(command) is not None:
-        return True
-    return False if name in conf.bridge_acp_unasked else None
+    return None if recipes.of_line(command) is None else True

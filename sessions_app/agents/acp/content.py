@@ -30,9 +30,11 @@ TOOL_OF_KIND = {
     "fetch": "WebFetch",
     "switch_mode": "SwitchMode",
 }
-# calls of these kinds change no file: whatever files they name beside the parameters is not shown
+# calls of these kinds change no file: places that they name beside the parameters are not shown
 CHANGES_NOTHING = frozenset({"read", "search", "think", "fetch", "execute", "switch_mode"})
 HAS_NO_COMMAND = ("edit", "delete", "move", "other", "")  # its "command" is a word of its own
+# the names that agents give the directory of a command
+DIRECTORIES = ("cwd", "workdir", "directory", "dir_path", "working_directory")
 AS_RISKY_AS = {"Search": "Grep", "Think": "TodoWrite"}
 _OUTPUTS = ("output", "content", "aggregated_output", "stdout", "error", "message")
 # codex-acp gives its own record of a call as its input; "reason" is taken for the call's reasoning

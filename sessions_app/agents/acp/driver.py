@@ -34,11 +34,7 @@ _NOT_ASKING = (
     "{name} is in a mode in which it may act without asking, and cannot be set back: it was "
     "not given the prompt."
 )
-# Reading files is not announced, though it is answered: an agent has them itself, and gemini 0.61
-# takes "not found" for a fault and writes no new file.
-_CAPABILITIES = schema.ClientCapabilities(
-    fs=schema.FileSystemCapabilities(write_text_file=True), terminal=True
-)
+_CAPABILITIES = schema.ClientCapabilities()  # neither files nor terminals (D76)
 
 
 class AcpDriver(Driver):
@@ -223,8 +219,7 @@ class AcpDriver(Driver):
 
     async def end_background(self) -> None:
         if self._group is not None:
-            terminals = self._client.terminals
-            await asyncio.gather(groups.end_background(self._group), terminals.end_background())
+            await groups.end_background(self._group)
 
     async def _report_death(self, group: groups.Group) -> None:
         """Report the agent's end, after everything else that it reports."""
@@ -246,8 +241,7 @@ class AcpDriver(Driver):
                 task.cancel()
         if self._group is not None:
             await self._connection.close()
-            # one after the other would take longer than the supervisor waits
-            await asyncio.gather(groups.end_group(self._group), self._client.terminals.close())
+            await groups.end_group(self._group)
             self._transport.stop_reading()
         if self._files is not None:
             self._files.cleanup()

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from bridge_project.kernel import limits
 from bridge_project.kernel.config import conf
 from sessions_app.agents.acp.errors import text_of_error
-from sessions_app.agents.acp.recipes import ASKING_MODES, Recipe
+from sessions_app.agents.acp.recipes import Recipe
 from sessions_app.agents.driver import WillNotAsk
 
 log = structlog.get_logger("bridge.agents.acp")
@@ -91,15 +91,17 @@ class ModeKeeper:
     ) -> bool | None:
         """Set the asking mode, whatever the agent's settings; return whether it asks.
 
-        None: nobody knows. ``by_name``: the recipe is that of the agent's own name, not of its
-        command line. Raises WillNotAsk when it cannot be made to, unless BRIDGE_ACP_UNASKED names
-        it.
+        None: nobody knows, as of every agent without a recipe, whatever its modes are called (D75).
+        ``by_name``: the recipe is that of the agent's own name, not of its command line. Raises
+        WillNotAsk when it cannot be made to, unless BRIDGE_ACP_UNASKED names it.
         """
         self._conn, self._session_id = conn, session_id
+        if recipe is None:
+            return None
         try:
-            if by_name and recipe is not None and (recipe.options or recipe.environment):
+            if by_name and (recipe.options or recipe.environment):
                 raise WillNotAsk(_NEEDS_LINE)
-            if offer is None and resumed and recipe is not None and not recipe.configured:
+            if offer is None and resumed and not recipe.configured:
                 offer = Offer(recipe.modes[:1])  # its modes were told when the session began
             self._choose(recipe, offer)
             await self._set()
@@ -112,17 +114,17 @@ class ModeKeeper:
             log.warning("acp_agent_does_not_ask", agent=self._name, why=why)
             self._asking = None
             return False
-        return None if offer is None and recipe is None else True
+        return True
 
-    def _choose(self, recipe: Recipe | None, offer: Offer | None) -> None:
+    def _choose(self, recipe: Recipe, offer: Offer | None) -> None:
         """Choose the mode to set, if any. Raises WillNotAsk."""
-        known = recipe.modes if recipe is not None else ASKING_MODES
+        known = recipe.modes
         ids, self._mode, self._option = offer or ((), "", None)
-        if recipe is not None and recipe.configured:
+        if recipe.configured:
             if offer is not None and self._mode not in known:
                 spite = "despite the options that the bridge gave it"
                 raise WillNotAsk(f"it is in its mode {self._mode} {spite}")
-        elif recipe is not None or offer is not None:
+        else:
             self._wanted = next((mode for mode in known if mode in ids), None)
             if self._wanted is None:
                 has = f"of its modes ({', '.join(ids)}) none is known to do that"

@@ -59,10 +59,10 @@ class Permissions:
         verdict = await self.ask(record)
         if verdict is None:
             return _choose({})
-        if verdict.decision == "approved" and record.has_other_command:
+        if verdict.decision == "approved" and record.other_command:
             verdict = Verdict("rejected", reason=_CHANGED_MEANWHILE)
         if verdict.decision == "approved":
-            record.grant = record.asked
+            record.allowed = True
             return _choose(of_kind, "allow_once")
         record.refused = record.call
         self._calls.stop(record, reason_of(verdict))

@@ -15,8 +15,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-# Modes in which an unknown agent asks, by the ids that agents give them; the first that it offers.
-ASKING_MODES = ("default", "ask", "approval-required", "manual", "normal", "read-only")
 _DIRECTORY = "{directory}"  # stands for the working directory, inside a JSON string
 _FILES = "{files}"  # for a directory of the session's own, which has the files of the recipe
 

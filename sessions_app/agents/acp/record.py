@@ -1,18 +1,19 @@
 """Hold what is known of one of an ACP agent's tool calls, and describe it."""
 
-import uuid
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, get_args
 
 from acp import schema
 
+from bridge_project.protocol.risk import RiskLevel, paths_in, risk_of
 from sessions_app.agents.acp import content
-from sessions_app.agents.acp.grants import Grant, shown_change, unnamed
+from sessions_app.agents.acp.shown import shown_change, unnamed
 from sessions_app.agents.diffs import Change
 from sessions_app.agents.driver import describe_call
-from sessions_app.approvals.tool_call import Call
-from sessions_app.approvals.tool_result import Failure
+from sessions_app.approvals.tool_call import DESCRIPTION_CHARS, Call
 
+_RISKS: tuple[RiskLevel, ...] = get_args(RiskLevel)
 Update = schema.ToolCallStart | schema.ToolCallProgress | schema.ToolCallUpdate
 
 
@@ -33,15 +34,11 @@ class Record:
     paths: list[str] = field(default_factory=list)
     reasoning: str = ""
     announced: Call | None = None  # as the bridge knows it
-    asked: Grant | None = None  # what an approval would cover, once somebody was asked
-    asked_input: Any = None  # `raw_input` as it was then
-    grant: Grant | None = None  # what its approval covers
+    asked: Call | None = None  # as it was shown to a person, once somebody was asked
+    asked_places: list[str] = field(default_factory=list)  # its paths as they were then
+    allowed: bool = False  # by a person
     refused: Call | None = None  # what a person did not approve, until its result is reported
-    wrote: list[Change] = field(default_factory=list)  # what the bridge itself did for it
     over: bool = False  # its result has been reported
-    own: bool = False  # the agent has the bridge make it
-    # how the bridge failed at what it did for the call, which says more than the agent's `failed`
-    failure: Failure | None = None
 
     def merge(self, update: Update) -> None:
         """Merge an update; fields that it omits or leaves empty keep their value."""
@@ -72,18 +69,18 @@ class Record:
         return self.raw_input is not None or self.status == "in_progress"
 
     @property
-    def has_other_command(self) -> bool:
-        """Return whether the agent named another command after asking about this one.
+    def other_command(self) -> str:
+        """Return the command that the agent has named since it asked, if that is another.
 
         Other parameters may be told in another form: as a difference first, as texts later.
         """
-        before, now = (
-            content.parameters_of(raw, self.call_id).get("command")
-            if isinstance(raw, dict)
-            else None
-            for raw in (self.asked_input, self.raw_input)
-        )
-        return before is not None and now not in (None, before)
+        raw = self.raw_input if isinstance(self.raw_input, dict) else {}
+        now = content.parameters_of(raw, self.call_id).get("command")
+        if self.asked is None or not isinstance(now, str):
+            return ""
+        shown = [self.asked.description, *strings_in(self.asked.params)]
+        before = self.asked.params.get("command")
+        return "" if now == before or (before is None and any(now in one for one in shown)) else now
 
     @property
     def call(self) -> Call:
@@ -108,14 +105,64 @@ class Record:
             self.key, tool, params, reasoning=why, description=title, risk_tool=risk_tool
         )
 
+    def ask(self, outside: Iterable[str]) -> Call:
+        """Describe it to the person who is asked: with everything that the agent sent.
+
+        The title, and the text of its content, are in the description where the parameters do not
+        have them. A text that stands alone is taken for the command. ``outside``: its paths that
+        lead out of the allowed roots.
+        """
+        text = self.text.strip()
+        call, alone = self.describe(), not self.raw_input and not self.changes
+        if text and alone and self.kind == "execute":
+            call = describe_call(self.key, "Bash", {"command": text}, reasoning=call.reasoning)
+        known = [*strings_in(call.params)]
+        beside = [
+            one for one in (self.title, text) if one and not any(one in each for each in known)
+        ]
+        as_commands = {one: risk_of("Bash", {"command": one}) for one in beside}
+        risks = [call.risk_level, *(risk_of("Edit", shown_change(one)) for one in self.changes)]
+        risks += [
+            risk
+            for one, risk in as_commands.items()
+            # where nothing else says what the call does, either may be what runs
+            if risk == "critical" or (alone and text and (one == text or self.kind == "execute"))
+        ]
+        more = [one for one in beside if one not in call.description]
+        if paths := [*outside]:
+            more.append(f"Outside the allowed roots: {', '.join(paths)}")
+        description = "\n".join([call.description, *more])
+        params = call.params
+        if len(description) > DESCRIPTION_CHARS:  # what is cut there stands here
+            params = {**params, "description_in_full": description}
+            description = f"{description[: DESCRIPTION_CHARS - 1]}…"
+        risk = max(risks, key=_RISKS.index)
+        self.asked = replace(call, params=params, description=description, risk_level=risk)
+        self.asked_places = self.places()
+        return self.asked
+
+    @property
+    def text(self) -> str:
+        """Return the texts of its content."""
+        parts = (part for part in self.content if isinstance(part, schema.ContentToolCallContent))
+        return "\n".join(filter(None, (content.text_of(part.content) for part in parts)))
+
+    def places(self) -> list[str]:
+        """Return the paths of files and directories that it names, each once."""
+        raw = self.raw_input if isinstance(self.raw_input, dict) else {}
+        params = content.parameters_of(raw, self.call_id)
+        where = [params[name] for name in content.DIRECTORIES if isinstance(params.get(name), str)]
+        changed = (change.path for change in self.changes)
+        return [*dict.fromkeys((*paths_in(params), *where, *changed, *self.paths))]
+
     def _params(self) -> dict[str, Any]:
         """Return the agent's own parameters, else those that its content shows."""
         if (raw := self.raw_input) is not None:
             given = raw if isinstance(raw, dict) else {"input": raw}
             params = content.parameters_of(given, self.call_id)
             # whoever approves a change sees each file that it is about
-            harmless = self.kind in content.CHANGES_NOTHING
-            return params | ({} if harmless else unnamed(params, self.changes, self.paths))
+            paths = () if self.kind in content.CHANGES_NOTHING else self.paths
+            return params | unnamed(params, self.changes, paths)
         if self.changes:
             first, *others = (shown_change(one) for one in self.changes)
             return {**first, "more": others} if others else first
@@ -126,7 +173,10 @@ class Record:
         return {"paths": self.paths} if self.paths else {}
 
 
-def own_record(tool: str, params: dict[str, Any]) -> Record:
-    """Return the record of a call that the bridge makes for the agent."""
-    key, reasoning = f"bridge-{uuid.uuid4()}", "The agent has the bridge do this."
-    return Record(key, announced=describe_call(key, tool, params, reasoning=reasoning), own=True)
+def strings_in(value: Any) -> Iterator[str]:
+    """Yield the texts in a call's parameters."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for one in value.values() if isinstance(value, dict) else value:
+            yield from strings_in(one)

@@ -9,20 +9,16 @@ import os
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import replace
-from functools import cache, partial
 from pathlib import Path
 
 from acp import schema
 
 from bridge_project.kernel import limits, threads
+from bridge_project.kernel.config import conf
 from bridge_project.protocol.agent_text import for_person
-from bridge_project.protocol.risk import PATH_MAX_CHARS
+from bridge_project.protocol.risk import PATH_MAX_CHARS, paths_in
 from sessions_app.agents import events
 from sessions_app.agents.acp import content
-from sessions_app.agents.acp.grants import grant_of
 from sessions_app.agents.acp.record import Record, Update
 from sessions_app.agents.diffs import diff_of_texts
 from sessions_app.approvals.tool_call import usable_id
@@ -32,19 +28,15 @@ _REASONING_MAX_CHARS = 2000
 _PAST_CALLS = 1000
 _ENDED = ("completed", "failed")
 _NO_RESULT = "The agent reported no result of this call."
-_NOT_AWAITED = "The agent's turn ended before anybody decided."
 _ASKED_AGAIN = "The agent has asked about this call again."
 
 
 class ToolCalls:
     """Collect one session's tool calls from the agent's updates, and report them."""
 
-    def __init__(
-        self, queue: events.EventQueue, directory: Path, terminal_text: Callable[[str], str]
-    ) -> None:
+    def __init__(self, queue: events.EventQueue, directory: Path) -> None:
         self._events = queue
         self._directory = directory
-        self._terminal_text = terminal_text
         self._records: dict[str, Record] = {}
         self._asked: set[str] = set()  # keys of this turn about which somebody was asked
         self._past: deque[str] = deque(maxlen=_PAST_CALLS)  # ids of earlier turns' calls
@@ -99,16 +91,11 @@ class ToolCalls:
         if record.over:
             record = self._open(update.tool_call_id)
         self._asked.add(record.key)
-        record.refused = None
+        record.refused, record.allowed = None, False
         record.merge(update)
-        record.content = []  # what was shown to the person who decides is not the call's result
         # a person is asked about the call as it is now, whatever was announced
-        record.announced = record.describe()
-        writes = record.kind == "edit"
-        record.asked_input = record.raw_input
-        # however many paths it has, everything waits for one moment
-        resolve = cache(partial(self.real, until=time.monotonic() + limits.REAL_PATH_SECONDS))
-        record.asked = grant_of(record.announced, record.changes, resolve, writes=writes)
+        record.announced = record.ask(self._outside(record))
+        record.content = []  # what was shown to the person who decides is not the call's result
         return record
 
     def stop(self, record: Record, why: str = _ASKED_AGAIN) -> None:
@@ -117,69 +104,53 @@ class ToolCalls:
             record.over = True
             self._events.put(events.ToolStopped(record.call, why))
 
-    @contextmanager
-    def waiting(self, record: Record) -> Iterator[None]:
-        """List a waiting call of the bridge's own, so that it ends with the turn."""
-        self._records[record.key] = record
-        try:
-            yield
-        finally:
-            self._records.pop(record.key, None)
-
     def interrupt(self) -> None:
-        """Invalidate all approvals given so far."""
+        """Note that nothing is asked any more."""
         self.interrupted = True
-        for record in self._records.values():
-            record.grant = None
 
     def end_turn(self) -> None:
         """Close all calls that the agent left open in this turn."""
         for record in self._records.values():
             if not record.over:
                 self._announce(record)
-                no_result = _NOT_AWAITED if record.own else _NO_RESULT
-                self.stop(record, INTERRUPTED if self.interrupted else no_result)
+                self.stop(record, INTERRUPTED if self.interrupted else _NO_RESULT)
         self._past.extend(self._records)
         self._records.clear()
         self._asked.clear()
         self._thoughts = ""
 
-    # -- what an approval covers -------------------------------------------------------------------
+    # -- what a call is about ----------------------------------------------------------------------
 
-    def granted(self) -> list[Record]:
-        """Return the approved calls that run."""
-        return [one for one in self._records.values() if one.grant and not one.over]
+    def _outside(self, record: Record) -> list[str]:
+        """Return the paths of a call that lead out of the allowed roots, or may do so."""
+        # however many paths it has, everything waits for one moment
+        until = time.monotonic() + limits.REAL_PATH_SECONDS
+        return [path for path in record.places() if not self._is_inside(path, until)]
 
-    def granting_command(
-        self, shown: str, inner: str, real: str, variables: Mapping[str, str]
-    ) -> Record | None:
-        """Return the call whose approval permits this command, and use that approval up.
-
-        The command is meant by itself (``shown``) or as what a shell is given (``inner``), in the
-        directory ``real``.
-        """
-        for record in self.granted():
-            if record.grant and record.grant.covers_command(shown, inner, real, variables):
-                record.grant = None
-                return record
-        return None
-
-    def real(self, path: str, until: float | None = None) -> str:
-        """Return where a path leads now; what was approved is done there and nowhere else.
-
-        With a NUL, as no path has it, when its disk does not answer.
-        """
-        if "\0" in path or len(path) > PATH_MAX_CHARS:
-            return path
-        seconds = limits.REAL_PATH_SECONDS if until is None else until - time.monotonic()
-        if seconds <= 0:
-            return f"{path}\0"
+    def _is_inside(self, path: str, until: float) -> bool:
+        seconds = until - time.monotonic()
+        if "\0" in path or len(path) > PATH_MAX_CHARS or seconds <= 0:
+            return False
         found = threads.paths.begin(os.path.realpath, self._directory / path)
         try:
-            return found.result(seconds)
+            real = Path(found.result(seconds))
         except TimeoutError:
             found.cancel()
-            return f"{path}\0"
+            return False
+        return any(real.is_relative_to(root) for root in conf.allowed_roots)
+
+    def _other_than_shown(self, record: Record) -> str:
+        """Return what an approved call has done, as its agent says, if another was shown."""
+        if other := record.other_command:
+            return other
+        if record.asked is None or record.kind in content.CHANGES_NOTHING:
+            return ""
+        shown = {*map(self._whole, paths_in(record.asked.params))}
+        shown |= {*map(self._whole, record.asked_places)}
+        return ", ".join(one for one in record.places() if self._whole(one) not in shown)
+
+    def _whole(self, path: str) -> str:
+        return os.path.normpath(self._directory / path)
 
     # -- records and events ------------------------------------------------------------------------
 
@@ -213,26 +184,16 @@ class ToolCalls:
         if failed and self.interrupted:
             self.stop(record, INTERRUPTED)
         elif failed:
-            known = record.failure or Failure(TOOL_FAILED)
-            if details.exit_code is None:
-                details.exit_code = known.details.exit_code
             why = f"Exit code {details.exit_code}" if details.exit_code else TOOL_FAILED
-            failure = replace(known, message=text or why, details=details)
-            self._events.put(events.ToolFailed(record.call, failure))
+            self._events.put(events.ToolFailed(record.call, Failure(text or why, details=details)))
         else:
-            # an agent may have written the file itself before the bridge did
-            wrote = [change for change in record.wrote if change.old != change.new]
-            diff = diff_of_texts(wrote or record.changes)
+            diff = diff_of_texts(record.changes)
             self._events.put(events.ToolSucceeded(record.call, text, diff))
+        if record.allowed and (other := self._other_than_shown(record)):
+            self._events.put(events.RanOther(record.call, other))
         record.over = True
 
     def _text(self, record: Record) -> str:
-        parts = []
-        for part in record.content:
-            if isinstance(part, schema.ContentToolCallContent):
-                parts.append(content.text_of(part.content))
-            elif isinstance(part, schema.TerminalToolCallContent):
-                parts.append(self._terminal_text(part.terminal_id))
-        text = "\n".join(part for part in parts if part)
+        text = record.text
         text = text or ("" if record.changes else content.readable(record.raw_output))
         return for_person(text)

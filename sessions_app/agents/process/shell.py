@@ -53,71 +53,55 @@ _FLAGS = frozenset({"-c", "-lc"})
 class Command:
     """Read a command's output to its end; at the deadline end all it started.
 
-    Without ``err``, ``out`` holds both of its outputs. When it has ended by itself, what it has
-    left running goes on, and its output is read on.
+    When it has ended by itself, what it has left running goes on, and its output is read on.
     """
 
-    def __init__(self, group: process_groups.Group, out: Output, err: Output | None = None) -> None:
-        self.group = group
-        self.out = out
-        self._err = err
-        self.timed_out = False
-        self._unwanted = False  # ended because the agent, or nobody any more, wanted it
+    def __init__(self, group: process_groups.Group) -> None:
+        self._group = group
+        self._out, self._err = Output(), Output()
+        self._timed_out = False
         self._duration_ms = 0
         self.over = asyncio.create_task(self._run())  # it has ended, and its output is read
 
     async def _run(self) -> None:
-        began, group = time.monotonic(), self.group
-        readers = asyncio.gather(
-            self.out.read(group.stdout), (self._err or self.out).read(group.stderr)
-        )
+        began, group = time.monotonic(), self._group
+        readers = asyncio.gather(self._out.read(group.stdout), self._err.read(group.stderr))
         try:
             await process_groups.within(limits.TOOL_TIMEOUT_BASH_SECONDS, group.exited.wait())
-            self.timed_out = not group.exited.is_set()
+            self._timed_out = not group.exited.is_set()
         except asyncio.CancelledError:
             await asyncio.shield(process_groups.end_group(group, at_once=True))
             raise
-        if self.timed_out:
+        if self._timed_out:
             await asyncio.shield(process_groups.end_group(group, at_once=True))
         await asyncio.wait({readers}, timeout=LAST_OUTPUT_SECONDS)
         self._duration_ms = round((time.monotonic() - began) * 1000)
 
     @property
     def failure(self) -> Failure | None:
-        """Return how it failed, if it did; one ended on purpose is not retried."""
+        """Return how it failed, if it did."""
         details = ToolErrorDetails(
-            stdout=str(self.out),
-            stderr=None if self._err is None else str(self._err),
-            execution_time_ms=self._duration_ms,
+            stdout=str(self._out), stderr=str(self._err), execution_time_ms=self._duration_ms
         )
-        if self.timed_out:
+        if self._timed_out:
             long = f"took longer than {limits.TOOL_TIMEOUT_BASH_SECONDS:g} seconds and was ended"
             return Failure(f"The command {long}.", "TOOL_TIMEOUT", details)
-        code = self.group.returncode
+        code = self._group.returncode
         if not code:
             return None
         details.exit_code = code if code >= 0 else None
-        tail = (self._err or self.out).text[-_TAIL_CHARS:]
+        tail = self._err.text[-_TAIL_CHARS:]
         hits = (kind for kind, words in _BY_OUTPUT.items() if re.search(words, tail, re.IGNORECASE))
         retries = TOOL_RETRIES.get(next(hits, _BY_CODE.get(code, "")), 0)
         how = f"The command {ending(code)}."
-        return Failure(how, details=details, retries=0 if self._unwanted else retries)
+        return Failure(how, details=details, retries=retries)
 
     def outcome(self, call: Call) -> ToolSucceeded | ToolFailed:
         """Return how it ended, as the result of its call."""
         if failure := self.failure:
             return ToolFailed(call, failure)
-        text = str(self.out) or str(self._err or "")
+        text = str(self._out) or str(self._err)
         return ToolSucceeded(call, text, None, {"exit_code": 0}, self._duration_ms)
-
-    def mark_unwanted(self) -> None:
-        """Mark a running command as unwanted, so that its end is not retried."""
-        self._unwanted |= self.group.returncode is None
-
-    async def kill(self) -> None:
-        """End it with all it started."""
-        self.mark_unwanted()
-        await process_groups.end_group(self.group)
 
 
 async def run(
@@ -136,7 +120,7 @@ async def run(
         words = f"The command could not be started: {why}."
         return ToolFailed(call, Failure(words, retries=retries_of_error(error)))
     groups.add(group)
-    running = Command(group, Output(), Output())
+    running = Command(group)
     await running.over
     return running.outcome(call)
 

@@ -17,7 +17,7 @@ from sessions_app.agents.events import (
     ToolSucceeded,
 )
 from tests.agents.conftest import Open
-from tests.agents.drive import APPROVED, REJECTED, kinds, only, text
+from tests.agents.drive import APPROVED, kinds, only, text
 from tests.servers import wait_until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -83,43 +83,33 @@ NEW = {"file_path": f"{HOME}/p.txt", "type": "add", "content": "hello\n"}
     [
         ("opencode-command", "Bash: exit 3", {"command": "exit 3"} | THERE, "ToolFailed"),
         ("codex-command", "Bash: exit 3", {"command": "exit 3"} | THERE, "ToolFailed"),
-        ("codex-read", "Bash: cat new.txt", {"command": "cat new.txt"} | THERE, "ToolFailed"),
+        (
+            "codex-read",
+            "Bash: cat new.txt\nRead new.txt",
+            {"command": "cat new.txt"} | THERE,
+            "ToolFailed",
+        ),
         ("codex-patch", f"Edit {HOME}/p.txt", NEW, "ToolSucceeded"),
         ("opencode-write", f"Edit: {HOME}/new.txt", None, "ToolSucceeded"),
     ],
 )
 async def test_what_real_agents_say_of_a_call(
-    opened: Open, name: str, shown: str, params: dict[str, str] | None, end: str
+    opened: Open, root: Path, name: str, shown: str, params: dict[str, str] | None, end: str
 ) -> None:
     """As opencode 1.18.33 and codex-acp 0.16.0 said it: in a person's terms."""
     drive = await opened(APPROVED, mode=BANNER)
-    said = await drive.turn(SAID.format(f"{CAPTURED / name}.json"))
+    told = root.parent / "told"
+    told.write_text((CAPTURED / f"{name}.json").read_text().replace(HOME, str(root)))
+    said = await drive.turn(SAID.format(str(told)))
     calls = [one.call for one in said if isinstance(one, ToolStarted | ApprovalAsked)]
     assert all(call.params.keys() - {"cwd"} for call in calls)
-    assert (calls[-1].description, kinds(said)[-2]) == (shown, end)
-    assert params is None or calls[-1].params == params
+    assert calls[-1].description.replace(str(root), HOME).startswith(shown)
+    assert kinds(said)[-2] == end
+    told_of = json.loads(json.dumps(calls[-1].params).replace(str(root), HOME))
+    assert params is None or told_of == params
     assert name != "codex-read" or calls[-1].reasoning == "command failed; retry without sandbox?"
     if isinstance(failed := said[-2], ToolFailed):
         assert failed.failure.details.exit_code and "{" not in failed.failure.message
-
-
-@pytest.mark.parametrize(
-    ("name", "path", "content"),
-    [("opencode-write", "new.txt", "some text"), ("codex-patch", "p.txt", "hello\n")],
-)
-async def test_what_a_real_agent_was_allowed_to_write(
-    opened: Open, root: Path, name: str, path: str, content: str
-) -> None:
-    """Its approval covers the file as the bridge writes it, and nobody is asked twice."""
-    told = (CAPTURED / f"{name}.json").read_text().replace(HOME, str(root))
-    (call,) = [one for one in json.loads(told) if "sessionUpdate" not in one]
-    drive = await opened(APPROVED, REJECTED)
-    said = await drive.turn(
-        f"/do call = {call}; allowed(ask(call.pop('toolCallId'), **call))\n"
-        f"have('fs/write_text_file', '', path={str(root / path)!r}, content={content!r})"
-    )
-    assert kinds(said) == ["ApprovalAsked", "ToolStopped", "TurnEnded"]
-    assert (root / path).read_text() == content
 
 
 LATE_HISTORY = [

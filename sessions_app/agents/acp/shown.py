@@ -1,91 +1,20 @@
-"""Limit an approval to the files, text and command that the person saw (D38).
+"""Find what a call's parameters do not show of the files that it changes. Pure."""
 
-Paths are resolved when somebody is asked: a link that is changed afterwards leads to a file that
-nobody has approved. Pure, except for resolving paths.
-"""
-
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from bridge_project.protocol.risk import PATH_NAMES, paths_in
 from sessions_app.agents.diffs import Change
-from sessions_app.approvals.tool_call import Call
 
-# the names that agents give the directory of a command
-_DIRECTORIES = ("cwd", "workdir", "directory", "dir_path", "working_directory")
 # the names that agents give a text before and after
 _TEXTS = (
     (None, "content"),
     *(("oldText", "newText"), ("old_text", "new_text"), ("old_str", "new_str")),
     *(("old_string", "new_string"), ("oldString", "newString")),
 )
-
-Resolve = Callable[[str], str]
-
-
-_Edit = tuple[str | None, str]  # the text before, None: whatever it was, and after
 # the names that agents give a change in a form of their own
 _PATCHES = ("diff", "patch", "unified_diff", "changes", "edits", "input")
-
-
-@dataclass(frozen=True, slots=True)
-class Grant:
-    """Hold what an approval covers: command, directory and file changes."""
-
-    command: str | None
-    directories: set[str]  # the command's; two of them cover no command
-    variables: Any  # the command's, as they were shown
-    files: Mapping[str, Sequence[_Edit]]
-
-    def covers_command(
-        self, shown: str, inner: str, cwd: str, variables: Mapping[str, str]
-    ) -> bool:
-        """Return whether it covers this command, in this directory (a real path)."""
-        as_shown = self.directories == {cwd} and self.variables == variables
-        return self.command in (shown, inner) and as_shown
-
-    def covers_text(self, path: str, before: str, after: str) -> bool:
-        """Return whether this text for a file (a real path) was shown, as far as known."""
-        edits = self.files.get(path)
-        if not edits:
-            return edits is not None  # of a patch in some form of its own nobody can tell
-        once = everywhere = before
-        for old, new in edits:
-            if _equal(after, new) and (old is None or _equal(before, old)):  # whole texts
-                return True
-            if old:
-                once, everywhere = once.replace(old, new, 1), everywhere.replace(old, new)
-        return _equal(after, once) or _equal(after, everywhere)  # also when nothing changes
-
-
-def grant_of(call: Call, changes: Sequence[Change], resolve: Resolve, *, writes: bool) -> Grant:
-    """Return what approving a call covers; with ``writes`` the files it names, too."""
-    command = call.params.get("command") if call.tool == "Bash" else None
-    named = paths_in(call.params) if writes else ()
-    files: dict[str, list[_Edit]] = {resolve(path): [] for path in named}
-    shown = _parts(call.params)
-    changed = {resolve(path) for path, _, _ in changes}  # these say it more exactly
-    given = list(_edits(shown))
-    named_edits = [(path, edit) for path, edit in given if resolve(path) not in changed]
-    inserted = {resolve(path) for path, (old, _) in given if old == ""}  # into an empty file
-    changed_edits = [
-        (path, (old if old or resolve(path) in inserted else None, new))
-        for path, old, new in changes
-    ]
-    edits = [*named_edits, *changed_edits]
-    for path, edit in edits:
-        if (where := resolve(path)) in files:
-            files[where].append(edit)
-    if edits:  # then the call says what it writes, and no other file is written
-        files = {path: of_file for path, of_file in files.items() if of_file}
-    shown_in = {resolve(str(call.params[name])) for name in _DIRECTORIES if call.params.get(name)}
-    return Grant(
-        command if isinstance(command, str) else None,
-        shown_in or {resolve(".")},
-        call.params.get("env") or {},
-        files,
-    )
+_Edit = tuple[str | None, str]  # the text before, None: whatever it was, and after
 
 
 def unnamed(
@@ -93,9 +22,6 @@ def unnamed(
 ) -> dict[str, Any]:
     """Return a call's files that its parameters do not name, to be shown as well."""
     named = tuple(paths_in(params))
-
-    def is_same(path: str, name: str) -> bool:
-        return path == name or path.endswith("/" + name.removeprefix("./"))
 
     def is_new(path: str) -> bool:
         return not any(is_same(path, name) for name in named)
@@ -111,7 +37,7 @@ def unnamed(
         if not change.new:  # codex says what it deletes, as "content"
             gone = _edits([part for part in shown if part.get("type") == "delete"])
             edits += [(old, "") for name, (_, old) in gone if is_same(change.path, name)]
-        return Grant(None, set(), {}, {"": edits}).covers_text("", change.old, change.new)
+        return _leads_to(change, edits)
 
     more = [shown_change(change) for change in changes if not is_shown(change)]
     changed = {path for path, _, _ in changes}
@@ -120,11 +46,27 @@ def unnamed(
     return ({"more": more} if more else {}) | ({"paths": others} if others else {})
 
 
+def is_same(path: str, name: str) -> bool:
+    """Return whether a path is that of a name, which may be relative."""
+    return path == name or path.endswith("/" + name.removeprefix("./"))
+
+
 def shown_change(change: Change) -> dict[str, str]:
     """Return a change as parameters: an edit has both texts, a new file its content."""
     if change.old:
         return {"file_path": change.path, "old_string": change.old, "new_string": change.new}
     return {"file_path": change.path, "content": change.new}
+
+
+def _leads_to(change: Change, edits: Sequence[_Edit]) -> bool:
+    """Return whether these edits of the old text make the new one."""
+    once = everywhere = change.old
+    for old, new in edits:
+        if _equal(change.new, new) and (old is None or _equal(change.old, old)):  # whole texts
+            return True
+        if old:
+            once, everywhere = once.replace(old, new, 1), everywhere.replace(old, new)
+    return _equal(change.new, once) or _equal(change.new, everywhere)  # also of no change
 
 
 def _more(params: Mapping[str, Any]) -> list[Any]:
