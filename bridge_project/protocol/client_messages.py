@@ -129,6 +129,9 @@ class ApprovalResponse(ClientPayload):
     """Decide about a tool call (D38).
 
     ``modified`` needs ``modifications``: the parameters with which the tool shall run instead.
+    ``option_id``: which of the ``options`` of ``approval_required``; to approve needs it where
+    several allow the call, to reject takes the first. ``reason``: what the agent is told when the
+    call is rejected (D68).
     """
 
     type = "approval_response"
@@ -145,6 +148,9 @@ class ApprovalResponse(ClientPayload):
         " (AskUserQuestion) is answered so: its `questions` as they came, and `answers`, each"
         " question's words → the chosen label, or other words.",
     )
+
+    option_id: str | None = None
+    reason: str | None = Field(None, max_length=limits.REJECTION_REASON_CHARS)
 
     # On the field, not the model: a model's validator does not run while another field is wrong,
     # and every violation is to be listed.

@@ -78,6 +78,14 @@ class ToolOutcome(Sent):
     duration_ms: types.Count | None = None
 
 
+class ApprovalOption(Sent):
+    """Describe one of several ways in which an agent lets its call be decided (D68)."""
+
+    id: str
+    name: str
+    kind: types.OptionKind
+
+
 class ToolErrorDetails(Sent):
     exit_code: int | None = None
     stderr: str | None = None

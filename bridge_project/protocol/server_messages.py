@@ -7,6 +7,7 @@ from pydantic import ConfigDict, Field
 from bridge_project.protocol import types
 from bridge_project.protocol.base import ServerPayload
 from bridge_project.protocol.resources import (
+    ApprovalOption,
     HealthChecks,
     PushOffer,
     SessionInfo,
@@ -202,7 +203,8 @@ class ApprovalRequired(SessionRow):
 
     It holds the decision when it is sent after that: in a ``replay_buffer``, or to a device that
     missed it (D38). ``changed`` (added, D65): a hook of the agent changed the parameters since the
-    call was reported; these are the ones that will run.
+    call was reported; these are the ones that will run. ``options`` (added): where the agent has several ways to allow the call, or to
+    refuse it, all of them; ``option_id``: the one that was chosen (D68).
     """
 
     type = "approval_required"
@@ -220,6 +222,8 @@ class ApprovalRequired(SessionRow):
     decided_at: types.Timestamp | None = None
     decided_by: types.Decider | None = None
     modifications: dict[str, Any] | None = None
+    options: list[ApprovalOption] | None = None
+    option_id: str | None = None
 
 
 class ApprovalRecorded(ServerPayload):

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from bridge_project.kernel import limits
+from bridge_project.protocol.resources import ApprovalOption
 from bridge_project.protocol.risk import risk_of
 from bridge_project.protocol.types import Decision
 from sessions_app.agents.events import ApprovalAsked, ApprovalWithdrawn, EventQueue, ToolStarted
@@ -59,11 +60,15 @@ class AgentKind:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Hold a decision; with ``modified`` come the tool's new parameters."""
+    """Hold a decision; with ``modified`` come the tool's new parameters.
+
+    ``reason``: why it is rejected; ``option_id``: which of the call's options was chosen.
+    """
 
     decision: Decision
     modifications: Mapping[str, Any] | None = None
     reason: str = ""
+    option_id: str | None = None
 
 
 class CannotStart(Exception):
@@ -91,7 +96,7 @@ class PendingApprovals:
         self._events = events
         self._waiting: dict[str, asyncio.Future[Verdict | None]] = {}
 
-    async def ask(self, call: Call) -> Verdict | None:
+    async def ask(self, call: Call, options: Sequence[ApprovalOption] = ()) -> Verdict | None:
         """Report ApprovalAsked and wait for the decision; None if withdrawn."""
         assert call.id is not None
         if is_too_large(call.params) or len(self._waiting) >= limits.AGENT_QUESTIONS_WAITING:
@@ -99,7 +104,7 @@ class PendingApprovals:
             return Verdict("rejected", reason=NOT_ASKED)
         waiting: asyncio.Future[Verdict | None] = asyncio.get_running_loop().create_future()
         self._waiting[call.id] = waiting
-        self._events.put(ApprovalAsked(call))
+        self._events.put(ApprovalAsked(call, options))
         try:
             return await waiting
         except asyncio.CancelledError:  # the agent, or its turn, is gone

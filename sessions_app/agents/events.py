@@ -3,11 +3,12 @@
 import asyncio
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from bridge_project.kernel import limits
+from bridge_project.protocol.resources import ApprovalOption
 from bridge_project.protocol.types import FinishReason
 from sessions_app.approvals.tool_call import Call
 from sessions_app.approvals.tool_result import Failure
@@ -36,9 +37,13 @@ class ToolStarted(Event):
 
 @dataclass(frozen=True, slots=True)
 class ApprovalAsked(Event):
-    """Report a call that waits for a decision, under the id of ``call``."""
+    """Report a call that waits for a decision, under the id of ``call``.
+
+    ``options``: among which a person chooses, if several allow it, or several refuse it.
+    """
 
     call: Call
+    options: Sequence[ApprovalOption] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -196,7 +196,9 @@ class SessionRunner:
             await self.driver.prompt(payload["content"])
         elif command.kind == inbox.Kind.DECIDE:
             call_id = self._session_log.call_of(payload["tool_call_id"])
-            verdict = Verdict(payload["decision"], payload["modifications"])
+            # a command of an earlier version has no reason and no option
+            said = payload.get("reason") or "", payload.get("option_id")
+            verdict = Verdict(payload["decision"], payload["modifications"], *said)
             if self._interrupted:
                 verdict = Verdict("rejected", reason=DECIDED_TOO_LATE)
             if call_id is None or not self.driver.approvals.decide(call_id, verdict):

@@ -64,12 +64,13 @@ class SessionWriter:
                 self.close_stream("tool_call")
                 ours = sanitize.storable_call(call)
                 self.ids[call.id] = approvals.report(self.box, self.session, ours)
-            case events.ApprovalAsked(call):
+            case events.ApprovalAsked(call, options):
                 self.close_stream("tool_call")
                 ours = sanitize.storable_call(call)
                 if call.id in self.ids:  # it was announced, under an id that was free
                     ours = replace(ours, id=self.ids[call.id])
-                self.ids[call.id] = approvals.ask(self.box, self.session, ours).tool_call_id
+                record = approvals.ask(self.box, self.session, ours, options=options)
+                self.ids[call.id] = record.tool_call_id
             case events.ApprovalWithdrawn(call_id):
                 self.reject_pending("interrupted", tool_call_id=self.ids.get(call_id, call_id))
             case events.ToolSucceeded() | events.ToolStopped() | events.ToolFailed():

@@ -1,6 +1,7 @@
 """Decide about a tool call; the first decision stands, whoever makes it (D38)."""
 
 import json
+from typing import Any
 
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.protocol import jsontext
@@ -16,12 +17,15 @@ from sessions_app.approvals.tool_call import usable_id
 from sessions_app.log.outbox import Outbox, outbox
 from sessions_app.models import LogRow, Session, ToolCall
 
+_KINDS = {"approved": "allow_once", "rejected": "reject_once"}
+
 
 def decide(device: Device, asked: ApprovalResponse) -> ApprovalRecorded:
     """Store a device's decision once, and queue it for an agent that the bridge runs.
 
-    Raises BridgeError SESSION_NOT_FOUND, SESS_CLOSED, TOOL_CALL_NOT_FOUND, or TOOL_ALREADY_DECIDED
-    with the decision that stands in ``details``.
+    Raises BridgeError SESSION_NOT_FOUND, SESS_CLOSED, TOOL_CALL_NOT_FOUND, PROTO_INVALID_MESSAGE
+    for an option that the call does not have, or TOOL_ALREADY_DECIDED with the decision that stands
+    in ``details``.
     """
     session_id, decision = asked.session_id, asked.decision
     given = jsontext.dumps(asked.modifications) if decision == "modified" else None
@@ -32,14 +36,23 @@ def decide(device: Device, asked: ApprovalResponse) -> ApprovalRecorded:
         known = ToolCall.objects.filter(session=session).exclude(decision=None)
         id_ = usable_id(asked.tool_call_id) or ""
         record = known.filter(tool_call_id=id_).select_related("device").first()
-        stands = record is not None and (record.decision, record.modifications) == (decision, given)
+        shown = json.loads(record.frame)["payload"] if record is not None else {}
+        option = _option(shown, asked)
+        stands = record is not None and (
+            (record.decision, record.modifications, shown.get("option_id"))
+            == (decision, given, option)
+        )
         if session.status == Session.Status.CLOSED and not stands:
             raise BridgeError("SESS_CLOSED", session_id=session_id)
         if record is None:
             raise BridgeError("TOOL_CALL_NOT_FOUND", session_id=session_id)
         if record.decision == ToolCall.Decision.PENDING:
             record.modifications = given
-            record.forwarded = _forward(session, record, asked)
+            if option is not None:
+                frame = json.loads(record.frame)
+                frame["payload"]["option_id"] = option
+                record.frame = jsontext.dumps(frame)
+            record.forwarded = _forward(session, record, asked, option)
             store_decision(
                 box, session, record, decision, by=ToolCall.DecidedBy.DEVICE, device=device
             )
@@ -59,7 +72,25 @@ def decide(device: Device, asked: ApprovalResponse) -> ApprovalRecorded:
     )
 
 
-def _forward(session: Session, record: ToolCall, asked: ApprovalResponse) -> bool:
+def _option(shown: dict[str, Any], asked: ApprovalResponse) -> str | None:
+    """Return the option that a decision takes, None where there is no choice.
+
+    ``shown``: the payload of the call's ``approval_required``.
+    """
+    options, kind = shown.get("options") or [], _KINDS.get(asked.decision)
+    ids = [one["id"] for one in options if one["kind"] == kind]
+    if asked.option_id is not None and asked.option_id not in ids:
+        words = f"option_id: this call has no such option with which it is {asked.decision}."
+        raise BridgeError("PROTO_INVALID_MESSAGE", words, session_id=asked.session_id)
+    if asked.option_id is None and kind == "allow_once" and len(ids) > 1:
+        words = f"option_id: name one of the {len(ids)} ways to allow this call; it still waits."
+        raise BridgeError("PROTO_INVALID_MESSAGE", words, session_id=asked.session_id)
+    return asked.option_id if asked.option_id is not None or not ids else ids[0]
+
+
+def _forward(
+    session: Session, record: ToolCall, asked: ApprovalResponse, option: str | None
+) -> bool:
     """Queue the decision for an agent of the bridge; return whether its process lives.
 
     A process whose lease has run out may only have been suspended: then its agent still waits. If
@@ -69,7 +100,8 @@ def _forward(session: Session, record: ToolCall, asked: ApprovalResponse) -> boo
     if not active or session.owner is None:
         return False
     decided = {"decision": asked.decision, "modifications": asked.modifications}
-    inbox.add(session, inbox.Kind.DECIDE, tool_call_id=record.tool_call_id, **decided)
+    said = {"reason": asked.reason, "option_id": option}
+    inbox.add(session, inbox.Kind.DECIDE, tool_call_id=record.tool_call_id, **decided, **said)
     return leases.is_alive(session.owner)
 
 

@@ -5,6 +5,7 @@ open_calls.py, decisions are made in decisions.py.
 """
 
 import uuid
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -16,7 +17,7 @@ from bridge_project.kernel.database import delete_in_steps
 from bridge_project.protocol import jsontext
 from bridge_project.protocol import server_messages as s
 from bridge_project.protocol.catalogue import encode
-from bridge_project.protocol.resources import ToolOutcome
+from bridge_project.protocol.resources import ApprovalOption, ToolOutcome
 from bridge_project.protocol.types import ApprovalSource
 from sessions_app import notifications
 from sessions_app.approvals import open_calls
@@ -63,7 +64,14 @@ def report(box: Outbox, session: Session, call: Call) -> str:
     return tool_call_id
 
 
-def ask(box: Outbox, session: Session, call: Call, *, of_open_call: bool = False) -> ToolCall:
+def ask(
+    box: Outbox,
+    session: Session,
+    call: Call,
+    *,
+    of_open_call: bool = False,
+    options: Sequence[ApprovalOption] = (),
+) -> ToolCall:
     """Record a call that waits for a person, with ``approval_required``, once.
 
     ``of_open_call``: a permission request, which is about a call that has been reported already if
@@ -94,6 +102,7 @@ def ask(box: Outbox, session: Session, call: Call, *, of_open_call: bool = False
             reasoning=call.reasoning,
             agent=call.agent.wire(),
             changed=changed or None,
+            options=list(options) or None,
         )
     )
     # Calls that ask are kept in full; the details of others are in the log only.

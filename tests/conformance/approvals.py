@@ -69,12 +69,17 @@ def decision_of(
 
 
 def decide(
-    phone: Phone, session_id: str, call_id: str, decision: str, modifications: Any = None
+    phone: Phone,
+    session_id: str,
+    call_id: str,
+    decision: str,
+    modifications: Any = None,
+    **more: str,
 ) -> Message:
     if decision == "modified" and modifications is None:
         modifications = {"command": "ls -l"}
     body = decision_of(session_id, call_id, decision, modifications)
-    return phone.request("approval_response", body)
+    return phone.request("approval_response", body | more)
 
 
 def assert_recorded(

@@ -14,6 +14,12 @@ declare namespace Wire {
     reason?: string;
   }
 
+  interface ApprovalOption {
+    id: string;
+    name: string;
+    kind: "allow_once" | "reject_once";
+  }
+
   interface DiffFile {
     path: string;
     old_path: string;
@@ -241,6 +247,8 @@ declare namespace Wire {
       tool_call_id: string;
       decision: "approved" | "rejected" | "modified";
       modifications?: Free | null;
+      option_id?: string | null;
+      reason?: string | null;
     };
     git_status_request: {
       session_id: string;
@@ -462,6 +470,8 @@ declare namespace Wire {
       decided_at?: string;
       decided_by?: "device" | "agent" | "bridge";
       modifications?: Free;
+      options?: ApprovalOption[];
+      option_id?: string;
     };
     tool_result: {
       session_id: string;
