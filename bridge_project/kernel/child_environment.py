@@ -1,4 +1,4 @@
-"""Remove the bridge's secrets from the environment of all that it starts (D45)."""
+"""Clean the environment of all that the bridge starts (D45)."""
 
 import ctypes
 import os
@@ -22,12 +22,28 @@ _OURS = (
     # variables by which a child's Python would find our packages
     " PYTHONPATH PYTHONHOME VIRTUAL_ENV"
 )
+# What would have a child wait for a debugger, run code first, or take itself for a part of another
+# agent's session. What configures an agent (CODEX_HOME, CLAUDE_CODE_USE_BEDROCK) is not among them.
+_FOREIGN = re.compile(
+    r"""NODE_INSPECT\w*|VSCODE_INSPECTOR_OPTIONS|PYDEVD_\w+|DEBUGPY_\w+
+    |PYTHON(?:STARTUP|INSPECT)|LD_(?:PRELOAD|AUDIT)|DYLD_INSERT_LIBRARIES
+    |CLAUDECODE|CLAUDE_PID|CLAUDE_AGENT_SDK_VERSION
+    |CLAUDE_CODE_(?:SESSION_ID|ENTRYPOINT|SSE_PORT|EXECPATH|CHILD_SESSION)
+    |CODEX_(?:SANDBOX\w*|THREAD_ID|SESSION_ID|INTERNAL_\w+)|GEMINI_CLI|QWEN_CODE|OPENCODE""",
+    re.VERBOSE,
+)
+# in NODE_OPTIONS, which may also hold the memory that its user gives node
+_NODE_DEBUGGER = re.compile(
+    r"""(?:^|\s)(?:--inspect(?:-\w+)*(?:=\S+)?|--debug-port=\S+
+    |(?:-r|--require|--import)[\s=]+(?:"[^"]*js-debug[^"]*"|\S*js-debug\S*))(?=\s|$)""",
+    re.VERBOSE,
+)
 _SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL|AUTH", re.IGNORECASE)
 _SHORTEST_SECRET = 8  # a shorter one would be found in unrelated values by chance
 
 
 def scrubbed(**more: str) -> dict[str, str]:
-    """Return the environment plus `more`, without the bridge's settings and secrets."""
+    """Return the environment plus `more`, without what is not meant for a child."""
     settings = {name.upper() for name in Conf.model_fields}
     names = settings | {f"{name}_FILE" for name in settings} | set(_OURS.split())
     secrets = _secrets()
@@ -36,8 +52,11 @@ def scrubbed(**more: str) -> dict[str, str]:
         for name, value in os.environ.items()
         if name.upper() not in names
         and not name.upper().startswith(_PREFIXES)
+        and not _FOREIGN.fullmatch(name.upper())
         and not any(secret in value for secret in secrets)
     }
+    if node := _NODE_DEBUGGER.sub("", kept.pop("NODE_OPTIONS", "")).strip():
+        kept["NODE_OPTIONS"] = node
     return kept | more
 
 

@@ -38,8 +38,20 @@ HIDDEN = {
     "REDISCLI_AUTH": "sesame",
     "CREDENTIALS_DIRECTORY": "/run/credentials/bridge.service",
     "INVOCATION_ID": "00112233445566778899aabbccddeeff",
+    # a debugger's, and another agent's session
+    "NODE_INSPECT_RESUME_ON_START": "1",
+    "PYTHONSTARTUP": "/nowhere",
+    "CLAUDECODE": "1",
+    "CLAUDE_CODE_SESSION_ID": "00112233-4455-6677-8899-aabbccddeeff",
+    "CODEX_THREAD_ID": "00112233-4455-6677-8899-aabbccddeeff",
 }
-OWN = {"ANTHROPIC_API_KEY": "the user's own", "PGHOST": "localhost", "TZ": "Asia/Tokyo"}
+NODE = "--max-old-space-size=4000"
+OWN = {
+    "CODEX_HOME": "/nowhere",
+    "ANTHROPIC_API_KEY": "the user's own",
+    "PGHOST": "localhost",
+    "TZ": "Asia/Tokyo",
+}
 
 script = script_of("plain")
 
@@ -53,6 +65,7 @@ def bridge(tmp_path_factory: pytest.TempPathFactory, script: Script) -> Iterator
         '[filter "looks"]\n\tclean = "env > ~/filter; cat"\n\trequired = true\n'
     )
     settings: dict[str, Any] = HIDDEN | OWN | {"HOME": str(place), "BRIDGE_DEMO_SHELL": "1"}
+    settings["NODE_OPTIONS"] = f"--inspect-brk=127.0.0.1:0 {NODE} --require /x/js-debug/b.js"
     settings |= {"BRIDGE_HOOK_TOKEN": HOOK, "BRIDGE_ADMIN_TOKEN": ADMIN}
     with quick_bridge(place, script, **settings) as found:
         yield found
@@ -62,6 +75,7 @@ def assert_scrubbed(said: str) -> None:
     """What `env` printed is the user's, and of the bridge nothing but an agent's marks."""
     seen = dict(line.split("=", 1) for line in said.splitlines() if "=" in line)
     assert {name: seen.get(name) for name in OWN} == OWN
+    assert seen.get("NODE_OPTIONS") == NODE
     own = {name for name in seen if name.upper().startswith(("BRIDGE_", "DJANGO_"))}
     assert own <= {"BRIDGE_AGENT_OF", "BRIDGE_AGENT_RUN"}
     assert not set(seen) & set(HIDDEN)
@@ -104,10 +118,9 @@ def test_agents_and_their_commands(bridge: Bridge, phone: Phone, script: Script)
     given = Path(f"/proc/{pid}/environ").read_text().replace("\0", "\n")
     assert_scrubbed(given)
     assert "AGENT_BRIDGE_SESSION=1" in given.splitlines(), "by which hooks report nothing twice"
-    for way in ("run", "command"):
-        say(phone, session, f"/{way} env > '{bridge.root}/{way}'")
-        answer(phone, session, "approved")
-        assert_scrubbed((bridge.root / way).read_text())
+    say(phone, session, f"/run env > '{bridge.root}/run'")
+    answer(phone, session, "approved")
+    assert_scrubbed((bridge.root / "run").read_text())
     end(phone, session)
     assert_scrubbed(run(bridge, phone, "env"))
 
