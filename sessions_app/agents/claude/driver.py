@@ -10,15 +10,16 @@ from typing import Any
 
 import claude_agent_sdk as sdk
 import structlog
+from claude_agent_sdk._errors import MessageParseError
 
 from bridge_project.kernel import limits
+from bridge_project.kernel.text import clean
 from sessions_app.agents.claude import memory, process
 from sessions_app.agents.claude import program as installed
 from sessions_app.agents.claude.translation import DENIED, UNASKED, Translation
 from sessions_app.agents.driver import CannotResume, CannotStart, Driver
 from sessions_app.agents.events import AgentDied, ApprovalWithdrawn
 from sessions_app.agents.process import groups
-from sessions_app.agents.sanitize import clean
 
 log = structlog.get_logger("bridge.agent")
 
@@ -111,7 +112,7 @@ class ClaudeDriver(Driver):
         """Report what it says for as long as it lives, also between turns."""
         reason = "it ended by itself"
         try:
-            async for message in client.receive_messages():
+            async for message in _messages(client):
                 if isinstance(message, sdk.StreamEvent):  # its thoughts come so, and are no events
                     self.events.note_activity()
                 for event in self._translation.read(message):
@@ -155,6 +156,18 @@ class ClaudeDriver(Driver):
             return sdk.PermissionResultDeny(message=verdict.reason or DENIED)
         changed = verdict.modifications if verdict.decision == "modified" else None
         return sdk.PermissionResultAllow(updated_input=None if changed is None else dict(changed))
+
+
+async def _messages(client: sdk.ClaudeSDKClient) -> AsyncIterator[sdk.Message]:
+    """Yield what the agent says; log and skip what the SDK cannot read."""
+    while True:
+        try:
+            async for message in client.receive_messages():
+                yield message
+        except MessageParseError as error:  # one field is missing; the next one comes all the same
+            log.warning("agent_message_not_read", agent=installed.NAME, why=str(error))
+        else:
+            return
 
 
 async def _always_ask(

@@ -8,7 +8,7 @@ import pytest
 import pytest_asyncio
 
 from sessions_app.agents.claude import program as claude
-from sessions_app.agents.events import AgentDied
+from sessions_app.agents.events import AgentDied, TurnEnded
 from tests.agents.conftest import claude_driver
 from tests.agents.drive import Drive, within
 
@@ -29,6 +29,12 @@ for line in sys.stdin:
     elif "deep" == "{fault}":
         deep = "[" * 100_000 + "]" * 100_000
         print('{{"type": "system", "subtype": "x", "data": ' + deep + "}}", flush=True)
+    elif "lacking" == "{fault}":
+        message = {{"role": "assistant", "content": []}}  # no model
+        print(json.dumps({{"type": "assistant", "message": message}}), flush=True)
+        counts = {{"duration_ms": 1, "duration_api_ms": 1, "num_turns": 1, "is_error": False}}
+        result = {{"type": "result", "subtype": "success", "session_id": "s"}}
+        print(json.dumps(result | counts), flush=True)
     else:
         call = {{"type": "tool_use", "id": "1", "name": "Bash", "input": "no object"}}
         message = {{"role": "assistant", "model": "m", "content": [call]}}
@@ -60,3 +66,11 @@ async def test_one_that_does_not_read_its_prompt(faulty: Drive) -> None:
 async def test_one_that_says_what_nobody_can_read(faulty: Drive) -> None:
     await faulty.driver.prompt("Go on.")
     assert "is gone" in (await faulty.said_one(AgentDied)).reason
+
+
+@pytest.mark.parametrize("faulty", ["lacking"], indirect=True)
+async def test_a_message_that_lacks_a_field(faulty: Drive) -> None:
+    """It is skipped; the session goes on, in this turn and the next."""
+    for _ in range(2):
+        ended = (await faulty.turn("Go on."))[-1]
+        assert isinstance(ended, TurnEnded) and ended.finish_reason == "stop"
