@@ -23,6 +23,18 @@ def printable(text: str, *, keep: str = "") -> str:
     return "".join(c if c.isprintable() or c in keep else " " for c in text).strip()
 
 
+def valid(text: str) -> str:
+    """Join the halves of a character (surrogates), and replace one alone by U+FFFD."""
+    if text.isascii():
+        return text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+def clean(text: str) -> str:
+    """Make a text valid and free of NULs, which a database cannot hold."""
+    return valid(text).replace("\x00", "\ufffd")
+
+
 def terminal_safe(text: str, *, keep: str = "") -> str:
     """Replace characters that move a terminal's cursor or change its colours."""
     return "".join(

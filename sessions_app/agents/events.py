@@ -4,10 +4,11 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from bridge_project.kernel import limits
+from bridge_project.kernel.text import clean
 from bridge_project.protocol.resources import ApprovalOption
 from bridge_project.protocol.types import FinishReason
 from sessions_app.approvals.tool_call import Call
@@ -104,13 +105,14 @@ class AnswerEnded(Event):
 class TurnEnded(Event):
     """Report the end of a turn; ``error`` says for a person why it failed.
 
-    ``interrupted``: somebody stopped it (D40).
+    ``interrupted``: somebody stopped it (D40). ``own``: no prompt began it (D76).
     """
 
     finish_reason: FinishReason
     usage: Mapping[str, Any] | None = None
     error: str = ""
     interrupted: bool = False
+    own: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,12 +151,18 @@ class AgentDied(Event):
     reason: str
 
 
+def ends_prompt(event: Event) -> bool:
+    """Return whether an event ends the turn of a prompt."""
+    return isinstance(event, AgentDied) or (isinstance(event, TurnEnded) and not event.own)
+
+
 class EventQueue:
     """Hold what a driver has reported and the log does not have yet."""
 
     def __init__(self) -> None:
         self._events: deque[Event] = deque()
         self._chars = 0  # of text in them
+        self._half: Chunk | None = None  # the first half of a character, which waits for the other
         self._closed = False
         self._changed = asyncio.Event()
         self._taken = asyncio.Event()
@@ -165,22 +173,42 @@ class EventQueue:
         self.last_activity = time.monotonic()
 
     def put(self, event: Event) -> None:
-        """Add an event; a closed queue ignores it."""
-        if not self._closed:
+        """Add an event; a closed queue ignores it. A character in two pieces comes whole."""
+        if self._closed:
+            return
+        half, self._half = self._half, None
+        if not isinstance(event, Chunk):
+            self._add_text(half)
             self._events.append(event)
-            self._chars += len(event.content) if isinstance(event, Chunk) else 0
-            self._changed.set()
+        elif half is not None and half.is_tool_use == event.is_tool_use:
+            self._put_text(replace(event, content=half.content + event.content))
+        else:
+            self._add_text(half)
+            self._put_text(event)
+        self._changed.set()
+
+    def _put_text(self, chunk: Chunk) -> None:
+        if chunk.content and "\ud800" <= (last := chunk.content[-1]) <= "\udbff":
+            self._half = replace(chunk, content=last)
+            chunk = replace(chunk, content=chunk.content[:-1])
+        self._add_text(chunk)
+
+    def _add_text(self, chunk: Chunk | None) -> None:
+        if chunk is not None and chunk.content:
+            self._events.append(replace(chunk, content=clean(chunk.content)))
+            self._chars += len(chunk.content)
 
     def close(self) -> None:
         """Take no more events; those in it can still be read."""
-        self._closed = True
+        self._add_text(self._half)
+        self._half, self._closed = None, True
         self._changed.set()
         self._taken.set()
 
     @property
     def has_end(self) -> bool:
-        """Return whether the end of a turn, or of the agent, waits in it."""
-        return any(isinstance(event, TurnEnded | AgentDied) for event in self._events)
+        """Return whether the end of a prompt's turn, or of the agent, waits in it."""
+        return any(map(ends_prompt, self._events))
 
     async def wait_for_room(self) -> None:
         """Wait while it is full: a driver does not read an agent meanwhile."""

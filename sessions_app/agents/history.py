@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from bridge_project.kernel import limits
+from bridge_project.kernel.text import clean
 from bridge_project.protocol import server_messages as s
 from bridge_project.protocol.base import ServerPayload
 from bridge_project.protocol.catalogue import encode
@@ -14,7 +15,6 @@ from bridge_project.protocol.types import now_text
 from sessions_app.agents import registry
 from sessions_app.agents.driver import HistoryMessage
 from sessions_app.agents.prompts import prompt_event
-from sessions_app.agents.sanitize import clean
 from sessions_app.agents.supervisor import supervisor
 from sessions_app.log.reader import Row, size_of
 from sessions_app.models import Session

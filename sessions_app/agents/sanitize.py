@@ -8,6 +8,7 @@ from itertools import groupby
 from typing import Any
 
 from bridge_project.kernel import limits
+from bridge_project.kernel.text import valid
 from sessions_app.agents.events import Chunk, Event
 from sessions_app.approvals.tool_call import Call, usable_id
 from sessions_app.approvals.tool_result import Failure
@@ -28,16 +29,6 @@ def coalesce(events: Iterable[Event]) -> list[Event]:
             text = "".join(event.content for event in group if isinstance(event, Chunk))
             found.append(Chunk(text, is_tool_use))
     return found
-
-
-def valid(text: str) -> str:
-    """Replace lone surrogates by question marks: UTF-8 has none."""
-    return text if text.isascii() else text.encode("utf-8", "replace").decode()
-
-
-def clean(text: str) -> str:
-    """Make a text valid and free of NULs, which a database cannot hold."""
-    return valid(text).replace("\x00", "\ufffd")
 
 
 def truncate(text: str) -> str:
@@ -91,5 +82,5 @@ def storable_failure(failure: Failure) -> Failure:
 
 def plain(value: Any) -> Any:
     """Make a value plain JSON: no NaN, lone surrogates or foreign types."""
-    text = json.dumps(value, ensure_ascii=False, default=str).encode("utf-8", "replace")
+    text = valid(json.dumps(value, ensure_ascii=False, default=str))
     return json.loads(text, parse_constant=lambda _: None)

@@ -17,7 +17,14 @@ from bridge_project.kernel.threads import agent_writers
 from sessions_app.agents import inbox
 from sessions_app.agents.breaker import Breaker
 from sessions_app.agents.driver import Driver, Verdict
-from sessions_app.agents.events import AgentDied, Event, StoppedAsking, TurnEnded, TurnSilent
+from sessions_app.agents.events import (
+    AgentDied,
+    Event,
+    StoppedAsking,
+    TurnEnded,
+    TurnSilent,
+    ends_prompt,
+)
 from sessions_app.agents.sanitize import coalesce
 from sessions_app.agents.session_writer import OwnershipLost, SessionLog
 from sessions_app.models import Command, Session
@@ -137,14 +144,14 @@ class SessionRunner:
 
     async def _write_batch(self, batch: list[Event]) -> None:
         kinds = {type(event) for event in batch}
-        self._ending = bool(kinds & {TurnEnded, AgentDied})
+        self._ending = any(map(ends_prompt, batch))
         if any(isinstance(event, StoppedAsking) and event.interrupted for event in batch):
             # outside a turn nothing shows that it has stopped: it is ended
             self._interrupted = self.busy = True
             self._watch()
         if AgentDied in kinds and not self._stopping:
             self.died = True
-        if self._interrupted and TurnEnded in kinds:
+        if self._interrupted and self._ending:
             # whoever sees the end of the turn finds its commands ended
             await self.driver.end_background()
             # a turn that was interrupted has stopped, whatever the agent calls it (D40)

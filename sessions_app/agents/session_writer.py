@@ -13,6 +13,7 @@ from django.utils import timezone
 from bridge_project.http.error_body import error_payload
 from bridge_project.kernel import limits
 from bridge_project.kernel.errors import BridgeError
+from bridge_project.kernel.text import valid
 from bridge_project.protocol import server_messages as s
 from bridge_project.protocol.catalogue import encode
 from bridge_project.protocol.resources import ToolOutcome
@@ -80,7 +81,7 @@ class SessionWriter:
             case events.TurnEnded():
                 self._end_turn(event)
             case events.SessionIdentified(resume_id):
-                self.session.resume_id = sanitize.valid(resume_id).replace("\x00", "")
+                self.session.resume_id = valid(resume_id).replace("\x00", "")
             case events.AgentDied(reason):
                 self.stop(Session.Status.ERROR, reason, "agent_died")
                 self.report_failure(reason)
@@ -108,10 +109,12 @@ class SessionWriter:
         return self.box.append(self.session.feed, encode(payload))
 
     def _write_chunk(self, chunk: events.Chunk) -> None:
+        if not self.in_turn:  # of a turn that the agent begins itself
+            self.session.set_calls(self.session.calls)
         self.open_stream()
         size, ids = limits.STREAM_CHUNK_CHARS, self._stream_ids()
         for start in range(0, len(chunk.content), size):
-            piece = sanitize.valid(chunk.content[start : start + size])
+            piece = chunk.content[start : start + size]
             self._append(s.StreamChunk(**ids, content=piece, is_tool_use=chunk.is_tool_use))
 
     # -- tools -------------------------------------------------------------------------------------
@@ -138,7 +141,7 @@ class SessionWriter:
             case events.ToolFailed():
                 failure = sanitize.storable_failure(event.failure)
                 outcome = failure.outcome()
-        tool = sanitize.valid(event.call.tool)
+        tool = valid(event.call.tool)
         approvals.record_outcome(self.box, self.session, tool_call_id, tool, outcome, failure)
 
     # -- the turn and the session ------------------------------------------------------------------
@@ -257,6 +260,7 @@ class SessionLog:
     def __init__(self, session_pk: int) -> None:
         self._session_pk = session_pk
         self._owner = leases.current()
+        self._prompted = False  # the turn of a prompt has begun
         self.acts = False  # as of the last event: in a turn, or with a call outside one
         self._ids: dict[str | None, str] = {}  # the agent's id of a call → ours
         # when a try took a command, by which that command is known again
@@ -277,6 +281,8 @@ class SessionLog:
                 self._taking = timezone.now()
                 commands.filter(pk=taken.pk).update(taken_at=self._taking)
                 if taken.kind == inbox.Kind.PROMPT:
+                    self._prompted = True
+                    writer.close_stream("stop")  # of a turn that the agent began itself
                     writer.open_stream()
                     writer.session.set_calls(writer.session.calls)  # open since before
                 elif taken.kind == inbox.Kind.INTERRUPT:
@@ -293,7 +299,11 @@ class SessionLog:
                 writer = SessionWriter(box, self._session_pk, self._owner)
                 writer.ids, writer.busy = dict(self._ids), busy
                 for event in batch:
-                    writer.write(event)
+                    # the end of a turn of the agent's own is not that of the prompt after it
+                    if events.ends_prompt(event):
+                        self._prompted = False
+                    if not (isinstance(event, events.TurnEnded) and event.own and self._prompted):
+                        writer.write(event)
                 writer.settle()
                 self.acts = writer.session.turn != Session.Turn.IDLE
                 writer.save()

@@ -43,7 +43,8 @@ async def find_kind_to_resume(session: Session) -> AgentKind:
         if not session.resume_id and await readers.run(ownership.was_prompted, session):
             why = "its agent reported no session id to resume."
     except BridgeError as error:
-        why = error.message
+        gone = f"The directory {session.working_directory} is not there any more."
+        why = gone if error.code == "FILE_NOT_FOUND" else error.message
     if why:
         words = f"The session cannot be resumed: {why}"
         raise BridgeError("SESS_NOT_RESUMABLE", words, session_id=session.session_id) from None
@@ -87,7 +88,8 @@ async def _not_started(launch: Launch, error: Exception) -> BridgeError:
         reason = f"The agent {agent} was not ready within {seconds:g} seconds."
     else:
         log.error("driver_failed", session=session.session_id, exc_info=error)
-        reason = f"The agent {agent} could not be started: {error}"
+        why = getattr(error, "strerror", None) or error
+        reason = f"The agent {agent} could not be started: {why}"
     if code != "AGENT_UNAVAILABLE":
         reason = with_error_output(reason, launch.driver)
     log.warning("agent_not_started", session=session.session_id, agent=agent, reason=reason)

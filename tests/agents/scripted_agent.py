@@ -22,6 +22,10 @@ from typing import Any
 MODE, JOURNAL = sys.argv[1:3]
 OPTIONS = [{"optionId": kind, "name": kind, "kind": kind} for kind in ("allow_once", "reject_once")]
 LATE = ("What was asked?", "This is what ", "was said.")
+CAPABILITIES = {
+    "no-load": {"loadSession": False},
+    "resumes": {"loadSession": False, "sessionCapabilities": {"resume": {}}},
+}
 WAYS = [
     {"id": "key", "name": "A key", "description": "Requires SCRIPTED_API_KEY."},
     {"id": "browser", "name": "A browser"},
@@ -76,10 +80,12 @@ class Scripted:
         self.waiting: dict[int, dict[str, Any]] = {}
         self.answered = threading.Condition()
         self.cancelled = threading.Event()
+        self.busy: list[str] = []  # with which words it refuses the next prompts
         self.handlers = {
             "initialize": self.initialize,
             "session/new": self.new,
             "session/load": self.load,
+            "session/resume": self.resume,
             "session/prompt": self.prompt,
         }
         self.commands: dict[str, Callable[[str], None]] = {
@@ -134,7 +140,7 @@ class Scripted:
         return {
             "protocolVersion": 99 if MODE == "version" else 1,
             "agentInfo": {"name": "scripted", "version": "1.0"},
-            "agentCapabilities": {"loadSession": MODE != "no-load"},
+            "agentCapabilities": CAPABILITIES.get(MODE, {"loadSession": True}),
             "authMethods": WAYS if MODE == "refuses" else [],
         }
 
@@ -164,6 +170,11 @@ class Scripted:
             raise Refusal(-32602, "Invalid params", "that conversation was deleted")
         return {}
 
+    def resume(self, params: dict[str, Any]) -> dict[str, Any]:
+        self.session = params["sessionId"]
+        journal("resume", session=self.session)
+        return {}
+
     def tell_late(self) -> None:
         """Says of its history what the bridge is to hear when the session has begun."""
         for text in LATE[1:]:
@@ -182,6 +193,8 @@ class Scripted:
     def prompt(self, params: dict[str, Any]) -> dict[str, Any]:
         text = "".join(block.get("text", "") for block in params["prompt"])
         self.session = params["sessionId"]
+        if self.busy:
+            raise Refusal(-32603, "Internal error", self.busy.pop())
         journal("prompt", text=text[:200], session=self.session)
         word, _, rest = text.partition(" ")
         if word in self.commands:

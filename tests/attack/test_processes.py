@@ -18,9 +18,9 @@ pytestmark = pytest.mark.skipif(
     sys.platform != "linux", reason="elsewhere what left its group is found by its environment only"
 )
 
-# how a command is run (by `demo`, in a terminal of the bridge, by an agent itself) → by which agent
-WAYS = {"demo": "demo", "command": "plain", "run": "plain"}
-LONG = {"demo": "/sleep 1000", "command": "/rate a 100000 20", "run": "/rate a 100000 20"}
+# how a command is run (by `demo`, by an agent itself) → by which agent
+WAYS = {"demo": "demo", "run": "plain"}
+LONG = {"demo": "/sleep 1000", "run": "/rate a 100000 20"}
 # Each leaves two processes: the issue's, and one below a shell that closes everything and ignores
 # what it can.
 DEAF = "trap '' TERM HUP INT; exec 0<&- 1>&- 2>&-; (exec env -i setsid sh -c 'sleep {n}; :') &"
@@ -81,7 +81,7 @@ def test_an_interrupt_ends_it_and_the_end_of_a_turn_does_not(
 
 
 def test_an_interrupt_between_two_turns_ends_it(bridge: Bridge, phone: Phone) -> None:
-    left = Left(bridge, phone, "command")
+    left = Left(bridge, phone, "run")
     phone.send("session_interrupt", {"session_id": left.session})
     left.assert_ended()
     left.run(left.command)

@@ -176,7 +176,7 @@ def test_a_turn_that_is_cut_off(bridge: Bridge, under: Under, phone: Phone, name
 
 
 NOT_RESUMABLE = {"no-load": "", "forgets": "that conversation was deleted"}
-NOT_RESUMABLE["removed"] = "no such working directory"
+NOT_RESUMABLE["removed"] = "is not there any more"
 
 
 @pytest.mark.spec("state.not_resumable", "wscode.SESS_NOT_RESUMABLE")

@@ -104,10 +104,19 @@ def test_an_agent_that_does_not_yield(bridge: Bridge, script: Script, phone: Pho
     end(phone, sid)
 
 
+ASKS_LATE = later(
+    "call = {'title': 'touch late', 'kind': 'execute', 'rawInput': {'command': 'touch late'}}\n"
+    "outcome = answer(ask('late', **call)).get('outcome', {})\n"
+    "journal('decided', outcome=outcome)\n"
+    "if 'optionId' in outcome:\n"
+    "    update('tool_call_update', toolCallId='late', status='completed')"
+)
+
+
 def acts_late(bridge: Bridge, phone: Phone) -> tuple[str, str]:
     """A session in which the agent asks when its turn is over, and the call."""
     sid = begin(bridge, phone, agent="plain")
-    ask(phone, sid, later("agent.ask_for('touch late')"))
+    ask(phone, sid, ASKS_LATE)
     (bridge.root / "go").touch()
     asked = phone.expect("approval_required", session_id=sid)["payload"]
     (bridge.root / "go").unlink()
@@ -145,6 +154,33 @@ def test_what_an_agent_does_outside_a_turn(
         assert (shown["prompt"], shown["queued"]) == ("hello", False)
         end(phone, sid)
     assert len(of(phone, "stream_end", sid)) == {"died": 1, "prompted": 3}.get(how, 2)
+
+
+@pytest.mark.parametrize("then", ["silence", "a prompt"])
+def test_what_an_agent_says_outside_a_turn(bridge: Bridge, phone: Phone, then: str) -> None:
+    """D76: it is a turn of its own, with its calls; a prompt that comes ends that, and begins."""
+    sid = begin(bridge, phone, agent="plain")
+    call = "'tool_call', toolCallId='b', title='make', kind='execute', status='completed'"
+    ask(phone, sid, later(f"update({call}, rawInput={{'command': 'make'}})\nsay('3 tests fail')"))
+    phone.untaken.clear()
+    (bridge.root / "go").touch()
+    phone.expect("tool_result", session_id=sid, tool="Bash")
+    begun = phone.expect("stream_start", session_id=sid)["payload"]["message_id"]
+    phone.expect("stream_chunk", session_id=sid, content="3 tests fail", message_id=begun)
+    (bridge.root / "go").unlink()
+    assert bridge.session(sid)["turn"] == "working"
+    if then == "a prompt":
+        say(phone, sid, "hello")
+    phone.expect("stream_end", session_id=sid, finish_reason="stop", message_id=begun)
+    if then == "a prompt":
+        phone.expect("stream_end", session_id=sid, finish_reason="stop")
+        assert "5 characters" in words(phone.messages)
+    wait_until(lambda: bridge.session(sid)["turn"] == "idle")
+    assert words(ask(phone, sid, "and")).endswith("and")
+    end(phone, sid)
+    starts, ends = (of(phone, f"stream_{which}", sid) for which in ("start", "end"))
+    ids = [[one["payload"]["message_id"] for one in each] for each in (starts, ends)]
+    assert ids[0] == ids[1] and len(set(ids[0])) == (3 if then == "silence" else 4)
 
 
 def test_a_start_that_hangs(bridge: Bridge, script: Script, phone: Phone, sid: str) -> None:

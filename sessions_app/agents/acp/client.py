@@ -11,13 +11,13 @@ from typing import Any
 from acp import RequestError, schema
 from acp.meta import CLIENT_METHODS
 
+from bridge_project.kernel import limits
 from sessions_app.agents import events
 from sessions_app.agents.acp.content import HistoryCollector, text_of
 from sessions_app.agents.acp.modes import mode_in
 from sessions_app.agents.acp.permissions import Permissions
 from sessions_app.agents.acp.tool_calls import ToolCalls
 from sessions_app.agents.driver import PendingApprovals
-from sessions_app.agents.sanitize import clean
 
 
 class AcpClient:
@@ -36,15 +36,17 @@ class AcpClient:
     ) -> None:
         self._events = queue
         self._mode_reported = mode_reported
-        self.calls = ToolCalls(queue, directory)
+        self.calls = ToolCalls(queue, directory, approvals.withdraw)
         self.permissions = Permissions(approvals, self.calls, queue)
         self.in_turn = False
+        self._own: asyncio.TimerHandle | None = None  # ends the turn that the agent began itself
         self.collector: HistoryCollector | None = None  # from loading to the first prompt
         self.cost: dict[str, Any] = {}  # the session's, once the agent has told it
         self.updated = asyncio.Event()
 
     def begin_turn(self) -> None:
         """Begin a turn; calls that are still open belong to it."""
+        self._forget_own()
         self.collector, self.calls.interrupted, self.in_turn = None, False, True
 
     def end_turn(self) -> None:
@@ -57,18 +59,45 @@ class AcpClient:
         """Withdraw all questions; outside a turn close the calls too."""
         self.calls.interrupt()
         self.permissions.withdraw()
+        self.updated.set()  # who waits for an update of the turn waits no longer
         if not self.in_turn:
             self.end_turn()
             self.calls.interrupted = False
+            if self._forget_own():
+                self._events.put(events.TurnEnded("stop", interrupted=True, own=True))
+
+    # -- a turn that the agent begins itself (D76) -------------------------------------------------
+
+    def _note_own(self, *, begins: bool) -> None:
+        """Begin such a turn, or go on with it: it ends some time after the last update."""
+        if not self.in_turn and (self._forget_own() or begins):
+            loop = asyncio.get_running_loop()
+            self._own = loop.call_later(limits.ACP_OWN_TURN_SECONDS, self._end_own)
+
+    def _end_own(self) -> None:
+        if self.calls.is_open:
+            self._note_own(begins=True)
+            return
+        self._own = None
+        self.end_turn()
+        self._events.put(events.TurnEnded("stop", own=True))
+
+    def _forget_own(self) -> bool:
+        """Forget that such a turn runs; return whether one did."""
+        own, self._own = self._own, None
+        if own is not None:
+            own.cancel()
+        return own is not None
+
+    def close(self) -> None:
+        self._forget_own()
 
     # -- what the agent reports --------------------------------------------------------------------
 
     async def session_update(self, update: Any, **_: Any) -> None:
-        """Report an update; outside a turn only one of a call that was asked about.
-
-        Another one is history then, or an echoed prompt.
-        """
+        """Report an update; of a loaded session it is history until the first prompt."""
         self.updated.set()
+        self._note_own(begins=False)
         if (mode := mode_in(update)) is not None:
             self._mode_reported(mode)
             return
@@ -77,15 +106,15 @@ class AcpClient:
                 self.cost = {"cost": {"amount": cost.amount, "currency": cost.currency}}
             case schema.ToolCallProgress() if self.calls.has(update.tool_call_id):
                 self.calls.update(update)
-            case _ if not self.in_turn:
-                if self.collector is not None:
-                    self.collector.take(update)
+            case _ if self.collector is not None:
+                self.collector.take(update)
             case schema.AgentMessageChunk():
-                if text := clean(text_of(update.content)):
+                if text := text_of(update.content):
+                    self._note_own(begins=True)
                     self._events.put(events.Chunk(text))
             case schema.AgentThoughtChunk():
                 self._events.note_activity()
-                self.calls.think(clean(text_of(update.content)))
+                self.calls.think(text_of(update.content))
             case schema.ToolCallStart() | schema.ToolCallProgress():
                 self.calls.update(update)
             case _:

@@ -11,10 +11,10 @@ from typing import Any
 from acp import schema
 
 from bridge_project.kernel import limits
+from bridge_project.kernel.text import clean
 from bridge_project.protocol.resources import ToolErrorDetails
 from sessions_app.agents.driver import HistoryMessage
 from sessions_app.agents.process import shell
-from sessions_app.agents.sanitize import clean
 
 TOOL_NAME_MAX_CHARS = 64  # longest text taken for a tool's name
 # ACP has kinds where other agents have names of tools; these are the names that the risk rules and
@@ -72,7 +72,7 @@ class HistoryCollector:
     def take(self, update: Any) -> None:
         """Add an update's text, the agent's or the person's; call it in update order."""
         if isinstance(update, schema.AgentMessageChunk | schema.UserMessageChunk):
-            text = clean(text_of(update.content))
+            text = text_of(update.content)
             self._pieces.append((isinstance(update, schema.AgentMessageChunk), text))
             self._chars += len(text)
         elif self._pieces and self._pieces[-1][0] is not None:
@@ -84,7 +84,7 @@ class HistoryCollector:
         """Return the messages so far, with pieces joined; callable in any thread."""
         found = []
         for by_agent, pieces in groupby(tuple(self._pieces), itemgetter(0)):
-            text = "".join(text for _, text in pieces)
+            text = clean("".join(text for _, text in pieces))
             text = (text if by_agent else _FOR_THE_MODEL.sub("", text)).strip()
             if text:
                 found.append(HistoryMessage(text, bool(by_agent)))

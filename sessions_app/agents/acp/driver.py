@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -19,7 +20,7 @@ from sessions_app.agents import events
 from sessions_app.agents.acp import recipes
 from sessions_app.agents.acp.client import AcpClient
 from sessions_app.agents.acp.content import HistoryCollector, tokens_of
-from sessions_app.agents.acp.errors import AUTH_REQUIRED, how_to_log_in, text_of_error
+from sessions_app.agents.acp.errors import AUTH_REQUIRED, how_to_log_in, is_busy, text_of_error
 from sessions_app.agents.acp.modes import ModeKeeper, offer_of
 from sessions_app.agents.acp.transport import AcpTransport
 from sessions_app.agents.driver import CannotResume, CannotStart, Driver, HistoryMessage, WillNotAsk
@@ -33,6 +34,10 @@ REASONS: dict[str, FinishReason] = {"end_turn": "stop", "cancelled": "stop", "ma
 _NOT_ASKING = (
     "{name} is in a mode in which it may act without asking, and cannot be set back: it was "
     "not given the prompt."
+)
+_STAYS_BUSY = (
+    "it is busy with something of its own, and has not taken the message for "
+    f"{limits.ACP_BUSY_MAX_SECONDS / 60:g} minutes. Send it again later."
 )
 _CAPABILITIES = schema.ClientCapabilities()  # neither files nor terminals (D76)
 
@@ -121,7 +126,7 @@ class AcpDriver(Driver):
         except ValidationError as error:
             why = "does not answer as the Agent Client Protocol says"
             raise CannotStart(f"{self._name} {why}.") from error
-        if _can_load(hello):  # else there is nothing to resume by
+        if _can_load(hello) or _can_resume(hello):
             self.events.put(events.SessionIdentified(self._session_id))
 
     def _text_of(self, error: RequestError, what: str = "") -> str:
@@ -135,23 +140,23 @@ class AcpDriver(Driver):
         """Load a session; what the agent reports before the first prompt is its history.
 
         Wait until it falls silent: what came once a prompt was given would be said as an answer.
+        One that can only be resumed reports none.
         """
-        if not _can_load(hello):
+        if not _can_load(hello) and not _can_resume(hello):
             raise CannotResume(f"{self._name} cannot continue an earlier session.")
-        self._client.collector = HistoryCollector()
         try:
+            if not _can_load(hello):
+                return await self._connection.resume_session(session_id=resume_id, **where)
+            self._client.collector = HistoryCollector()
             answer = await self._connection.load_session(session_id=resume_id, **where)
         except RequestError as error:
             if error.code == AUTH_REQUIRED:
                 raise
             why = f"does not know this session any more: {text_of_error(error)}"
             raise CannotResume(f"{self._name} {why}") from error
-        with contextlib.suppress(TimeoutError):  # silent, or one that never stops
+        with contextlib.suppress(TimeoutError):  # one that never stops
             async with asyncio.timeout(limits.ACP_HISTORY_SECONDS):
-                while True:
-                    self._client.updated.clear()
-                    async with asyncio.timeout(limits.ACP_QUIET_SECONDS):
-                        await self._client.updated.wait()
+                await self._wait_silent()
         return answer
 
     # -- a turn ------------------------------------------------------------------------------------
@@ -177,9 +182,7 @@ class AcpDriver(Driver):
         ended = events.TurnEnded("stop")
         while following is not None and not self._client.calls.interrupted:
             try:
-                answer = await self._connection.prompt(
-                    session_id=self._session_id, prompt=[text_block(following)]
-                )
+                answer = await self._give(following)
             except ConnectionError:
                 return None
             except (RequestError, ValidationError) as error:
@@ -195,6 +198,45 @@ class AcpDriver(Driver):
             if following is not None:
                 self.events.put(events.AnswerEnded())
         return replace(ended, usage={**usage, **self._client.cost} or None)
+
+    async def _give(self, content: str) -> schema.PromptResponse:
+        """Give a prompt, and again as long as the agent is busy by itself (D71)."""
+        until, seen_free = time.monotonic() + limits.ACP_BUSY_MAX_SECONDS, False
+        while True:
+            try:
+                return await self._connection.prompt(
+                    session_id=self._session_id, prompt=[text_block(content)]
+                )
+            except RequestError as error:
+                if not is_busy(error) or self._client.calls.interrupted:
+                    raise
+                if time.monotonic() >= until:
+                    raise RequestError(error.code, _STAYS_BUSY) from error
+            seen_free = await self._wait_free(seen_free=seen_free)
+
+    async def _wait_free(self, *, seen_free: bool) -> bool:
+        """Wait until the agent falls silent, the first time, else ACP_BUSY_SECONDS.
+
+        Return whether it has fallen silent by now, or did so before.
+        """
+        updated = self._client.updated
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(limits.ACP_BUSY_SECONDS):
+                while not self._client.calls.interrupted:
+                    updated.clear()
+                    await updated.wait()
+                    if not seen_free:
+                        await self._wait_silent()
+                        return True
+        return seen_free
+
+    async def _wait_silent(self) -> None:
+        """Wait until the agent has sent no update for ACP_QUIET_SECONDS."""
+        with contextlib.suppress(TimeoutError):
+            while True:
+                self._client.updated.clear()
+                async with asyncio.timeout(limits.ACP_QUIET_SECONDS):
+                    await self._client.updated.wait()
 
     def _failed(self, error: RequestError | ValidationError) -> events.TurnEnded:
         # some agents answer a cancelled prompt with an error
@@ -236,6 +278,8 @@ class AcpDriver(Driver):
     async def close(self) -> None:
         self.events.close()
         self._modes.close()
+        if self._group is not None:
+            self._client.close()
         for task in (self._turn, self._watch):
             if task is not None:
                 task.cancel()
@@ -249,3 +293,8 @@ class AcpDriver(Driver):
 
 def _can_load(hello: schema.InitializeResponse) -> bool:
     return bool(hello.agent_capabilities and hello.agent_capabilities.load_session)
+
+
+def _can_resume(hello: schema.InitializeResponse) -> bool:
+    found = hello.agent_capabilities and hello.agent_capabilities.session_capabilities
+    return bool(found and found.resume is not None)

@@ -1,5 +1,7 @@
 """Describe the failures of ACP agents."""
 
+import json
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -10,7 +12,15 @@ from bridge_project.kernel.text import printable
 from sessions_app.agents.acp.recipes import Recipe
 
 AUTH_REQUIRED = -32000  # the protocol's own
+# the words of agents that do something by themselves when a prompt comes
+_BUSY = re.compile(r"\b(?:already (?:processing|running)|busy|in progress)\b", re.IGNORECASE)
 AUTH_METHODS, AUTH_METHOD_CHARS = 8, 200  # of the ways to log in that an agent names
+
+
+def is_busy(error: RequestError) -> bool:
+    """Return whether an agent refused a prompt as it is busy by itself (D71)."""
+    said = json.dumps([str(error), error.data], default=str)[: limits.AGENT_REASON_MAX_CHARS]
+    return _BUSY.search(said) is not None
 
 
 def text_of_error(error: RequestError) -> str:

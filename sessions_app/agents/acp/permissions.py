@@ -13,13 +13,13 @@ from typing import Any, cast, get_args
 from acp import schema
 
 from bridge_project.kernel import limits
+from bridge_project.kernel.text import valid
 from bridge_project.protocol.resources import ApprovalOption
 from bridge_project.protocol.types import OptionKind
 from sessions_app.agents.acp.record import Record
 from sessions_app.agents.acp.tool_calls import ToolCalls
 from sessions_app.agents.driver import NOT_ASKED, REJECTED, PendingApprovals, Verdict
 from sessions_app.agents.events import EventQueue, ToolFailed, ToolStarted
-from sessions_app.agents.sanitize import valid
 from sessions_app.approvals.tool_call import Call, usable_id
 from sessions_app.approvals.tool_result import INTERRUPTED, Failure
 

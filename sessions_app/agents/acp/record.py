@@ -7,7 +7,7 @@ from typing import Any, get_args
 from acp import schema
 
 from bridge_project.protocol.risk import RiskLevel, paths_in, risk_of
-from sessions_app.agents.acp import content
+from sessions_app.agents.acp import content, lenient
 from sessions_app.agents.acp.shown import shown_change, unnamed
 from sessions_app.agents.diffs import Change
 from sessions_app.agents.driver import describe_call
@@ -27,6 +27,7 @@ class Record:
     kind: str = ""
     name: str = ""
     status: str = "pending"
+    cancelled: bool = False  # by the agent itself
     raw_input: Any = None
     raw_output: Any = None
     content: list[Any] = field(default_factory=list)
@@ -49,6 +50,7 @@ class Record:
         self.kind = update.kind or self.kind
         self.name = content.name_of(update.field_meta) or self.name
         self.status = update.status or self.status
+        self.cancelled |= lenient.CANCELLED in (update.field_meta or {})
         if given not in (None, {}, ""):
             known = self.raw_input.get("cwd") if isinstance(self.raw_input, dict) else None
             if self.kind == "execute" and isinstance(given, dict) and known is not None:

@@ -9,12 +9,14 @@ import os
 import time
 import uuid
 from collections import deque
+from collections.abc import Callable
 from pathlib import Path
 
 from acp import schema
 
 from bridge_project.kernel import limits, threads
 from bridge_project.kernel.config import conf
+from bridge_project.kernel.text import clean
 from bridge_project.protocol.agent_text import for_person
 from bridge_project.protocol.risk import PATH_MAX_CHARS, paths_in
 from sessions_app.agents import events
@@ -28,14 +30,18 @@ _REASONING_MAX_CHARS = 2000
 _PAST_CALLS = 1000
 _ENDED = ("completed", "failed")
 _NO_RESULT = "The agent reported no result of this call."
+_CANCELLED = "The agent has cancelled this call."
 _ASKED_AGAIN = "The agent has asked about this call again."
 
 
 class ToolCalls:
     """Collect one session's tool calls from the agent's updates, and report them."""
 
-    def __init__(self, queue: events.EventQueue, directory: Path) -> None:
+    def __init__(
+        self, queue: events.EventQueue, directory: Path, withdraw: Callable[[str], None]
+    ) -> None:
         self._events = queue
+        self._withdraw = withdraw  # the question about a call
         self._directory = directory
         self._records: dict[str, Record] = {}
         self._asked: set[str] = set()  # keys of this turn about which somebody was asked
@@ -108,6 +114,11 @@ class ToolCalls:
         """Note that nothing is asked any more."""
         self.interrupted = True
 
+    @property
+    def is_open(self) -> bool:
+        """Return whether a call has no end yet."""
+        return any(not record.over for record in self._records.values())
+
     def end_turn(self) -> None:
         """Close all calls that the agent left open in this turn."""
         for record in self._records.values():
@@ -156,15 +167,16 @@ class ToolCalls:
 
     def _record(self, update: Update) -> Record:
         record = self._records.get(update.tool_call_id)
-        if record is None or (record.over and isinstance(update, schema.ToolCallStart)):
-            # codex reports a call as new that it has asked about
-            refused = record.refused if record is not None else None
+        refused = record.refused if record is not None else None
+        # codex reports a call as new that it has asked about; another that ends twice has ended
+        new = isinstance(update, schema.ToolCallStart) and (refused or update.status not in _ENDED)
+        if record is None or (record.over and new):
             record = self._open(update.tool_call_id)
             record.refused = refused
         return record
 
     def _open(self, call_id: str) -> Record:
-        thoughts, self._thoughts = self._thoughts.strip(), ""
+        thoughts, self._thoughts = clean(self._thoughts).strip(), ""
         key = usable_id(call_id)
         if key is None or key in self._asked:
             key = f"acp-{uuid.uuid4()}"
@@ -181,8 +193,9 @@ class ToolCalls:
         text, details = self._text(record), content.details_of(record.raw_output)
         exited = record.kind == "execute" and details.exit_code  # opencode calls it completed
         failed = record.status == "failed" or exited
-        if failed and self.interrupted:
-            self.stop(record, INTERRUPTED)
+        self._withdraw(record.key)
+        if failed and (self.interrupted or record.cancelled):
+            self.stop(record, INTERRUPTED if self.interrupted else _CANCELLED)
         elif failed:
             why = f"Exit code {details.exit_code}" if details.exit_code else TOOL_FAILED
             self._events.put(events.ToolFailed(record.call, Failure(text or why, details=details)))

@@ -7,6 +7,7 @@ from typing import get_args
 from acp import schema
 from acp.meta import CLIENT_METHODS
 
+from sessions_app.agents.acp import lenient
 from sessions_app.agents.process.groups import Group
 from sessions_app.agents.process.json_lines import JsonLines, Message
 
@@ -56,4 +57,8 @@ def _message(line: bytes) -> Message | None:
         update = params.get("update") if isinstance(params, dict) else None
         if not isinstance(update, dict) or update.get("sessionUpdate") not in _UPDATES:
             return {}  # the library does not know this update, and would log a fault
+        lenient.fit_update(update)
+    asks = method == CLIENT_METHODS["session_request_permission"]
+    if asks and isinstance(found.get("params"), dict):
+        lenient.fit_request(found["params"])
     return found

@@ -3,16 +3,16 @@
 import math
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import claude_agent_sdk as sdk
 
 from bridge_project.kernel import limits
+from bridge_project.kernel.text import clean
 from sessions_app.agents import events
 from sessions_app.agents.diffs import diff_of_result
 from sessions_app.agents.driver import HistoryMessage, Verdict, describe_call
-from sessions_app.agents.sanitize import clean
 from sessions_app.approvals.tool_call import Call
 from sessions_app.approvals.tool_result import INTERRUPTED, blocks_text, failure_of, readable
 
@@ -170,9 +170,9 @@ class Translation:
             self._streamed = event.get("message", {}).get("id")
         delta = event.get("delta", {}) if event.get("type") == "content_block_delta" else {}
         if delta.get("type") == "text_delta" and delta.get("text"):
-            yield events.Chunk(clean(delta["text"]))
+            yield events.Chunk(delta["text"])
         elif delta.get("type") == "input_json_delta" and delta.get("partial_json"):
-            yield events.Chunk(clean(delta["partial_json"]), is_tool_use=True)
+            yield events.Chunk(delta["partial_json"], is_tool_use=True)
 
     def _assistant(self, message: sdk.AssistantMessage) -> Iterable[events.Event]:
         if message.error is not None:  # its text comes again with the result
@@ -187,7 +187,7 @@ class Translation:
                     found.reported = True
                     yield events.ToolStarted(found.call)
             elif isinstance(block, sdk.TextBlock) and whole and block.text:
-                yield events.Chunk(clean(block.text))
+                yield events.Chunk(block.text)
 
     def _tool_result(self, block: sdk.ToolResultBlock, result: object) -> Iterable[events.Event]:
         yield from self.withdraw(block.tool_use_id)
@@ -225,7 +225,7 @@ class Translation:
             yield from self.withdraw(call_id)
             if self._interrupted and (found := self._open.pop(call_id)).reported:
                 yield _stopped(found, None)
-        yield self._ended(message)
+        yield replace(self._ended(message), own=not ours)
         self._prompt, self._error = None, None
 
     def _answers(self, message: sdk.ResultMessage) -> bool:

@@ -153,7 +153,7 @@ async def start(
 
     The environment also has the two marks. Its output comes by pipes; with ``stdin`` it can be
     written to, else that is empty. Of a program that is not there the guard says so, and ends as
-    a shell does. Raises OSError when there is no such directory.
+    a shell does. Raises OSError with words for a person when there is no such directory.
     """
     loop, group = asyncio.get_running_loop(), Group()
     environ = child_environment.scrubbed(**(more or {}))
@@ -183,8 +183,11 @@ async def start(
         if process.stdin is not None:
             group.stdin = process.stdin
         await loop.create_connection(lambda: group, sock=ours)
-    except BaseException:
+    except BaseException as error:
         ours.close()  # which ends what there is by now
+        if isinstance(error, FileNotFoundError) and str(error.filename) == str(directory):
+            gone = f"The directory {directory} is not there any more"
+            raise FileNotFoundError(error.errno, gone) from error
         raise
     group.send(b"%d\n" % len(words) + b"".join(word + b"\0" for word in words))
     try:

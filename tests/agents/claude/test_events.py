@@ -77,4 +77,4 @@ def test_a_result_without_text(talk: Any) -> None:
     content = [{"type": "image", "source": {}}, {"type": "text", "text": "a\x00b\ud800"}]
     [done] = talk.read(gave("1", content))
     assert isinstance(done, ToolSucceeded)
-    assert done.content == "[image]\na\ufffdb?"
+    assert done.content == "[image]\na\ufffdb\ufffd"

@@ -1,0 +1,90 @@
+"""Make ACP agents' messages fit the library's models (D68).
+
+A kind, status or option that the protocol does not know is left out, a content is shown as text: no
+request fails by it.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final, get_args
+
+from acp import schema
+from pydantic import TypeAdapter, ValidationError
+
+CANCELLED: Final = "bridge/cancelled"  # in ``_meta``: the protocol has no such status of a call
+_KINDS, _STATUSES = get_args(schema.ToolKind), get_args(schema.ToolCallStatus)
+_CONTENT: TypeAdapter[Any] = TypeAdapter(
+    schema.ToolCallUpdate.model_fields["content"].rebuild_annotation()
+)
+_BLOCK: TypeAdapter[Any] = TypeAdapter(
+    schema.ContentToolCallContent.model_fields["content"].rebuild_annotation()
+)
+_LOCATION, _OPTION = TypeAdapter(schema.ToolCallLocation), TypeAdapter(schema.PermissionOption)
+
+
+def fit_update(update: dict[str, Any]) -> None:
+    """Make the update of a session fit, in place."""
+    if str(update.get("sessionUpdate")).startswith("tool_call"):
+        fit_call(update)
+        if not isinstance(update.get("title"), str):  # only a new call needs one
+            update["title"] = ""
+    elif str(update.get("sessionUpdate")).endswith("_chunk"):
+        update["content"] = _block(update.get("content"))
+
+
+def fit_request(params: dict[str, Any]) -> None:
+    """Make the request for a permission fit, in place."""
+    if isinstance(call := params.get("toolCall"), dict):
+        fit_call(call)
+    options = params.get("options")
+    given = [one for one in options if isinstance(one, dict)] if isinstance(options, list) else []
+    for option in given:
+        if not isinstance(option.get("name"), str):
+            option["name"] = ""
+    params["options"] = [option for option in given if _fits(_OPTION, option)]
+
+
+def fit_call(call: dict[str, Any]) -> None:
+    """Make what is said of a tool call fit, in place."""
+    if not isinstance(call.get("_meta"), dict | None):
+        del call["_meta"]
+    if call.get("status") in ("cancelled", "canceled"):
+        call["status"], call["_meta"] = "failed", {**(call.get("_meta") or {}), CANCELLED: True}
+    for name, known in (("kind", _KINDS), ("status", _STATUSES)):
+        if call.get(name) not in known:
+            call.pop(name, None)
+    if not isinstance(call.get("title"), str):
+        call.pop("title", None)
+    for name, fit in (("content", _content), ("locations", _location)):
+        given = call.pop(name, None)
+        if isinstance(given, list):
+            call[name] = [fitting for one in given if (fitting := fit(one)) is not None]
+
+
+def _content(given: Any) -> Any:
+    if isinstance(given, dict) and given.get("type") == "content":
+        return given | {"content": _block(given.get("content"))}
+    return given if _fits(_CONTENT, [given]) else {"type": "content", "content": _text(given)}
+
+
+def _location(given: Any) -> Any:
+    return given if _fits(_LOCATION, given) else None
+
+
+def _block(given: Any) -> Any:
+    return given if _fits(_BLOCK, given) else _text(given)
+
+
+def _text(given: Any) -> dict[str, str]:
+    text = given.get("text") if isinstance(given, Mapping) else given
+    if not isinstance(text, str):
+        text = json.dumps(given, ensure_ascii=False)
+    return {"type": "text", "text": text}
+
+
+def _fits(model: TypeAdapter[Any], given: Any) -> bool:
+    try:
+        model.validate_python(given)
+    except ValidationError:
+        return False
+    return True
