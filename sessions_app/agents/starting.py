@@ -41,7 +41,7 @@ async def find_kind_to_resume(session: Session) -> AgentKind:
         directory = session.working_directory
         await disk.run(directory, working_directory.inside, directory)
         if not session.resume_id and await readers.run(ownership.was_prompted, session):
-            why = "its agent reported no session id to resume."
+            why = "its agent cannot continue an earlier session."
     except BridgeError as error:
         gone = f"The directory {session.working_directory} is not there any more."
         why = gone if error.code == "FILE_NOT_FOUND" else error.message
