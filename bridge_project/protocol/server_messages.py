@@ -203,8 +203,9 @@ class ApprovalRequired(SessionRow):
 
     It holds the decision when it is sent after that: in a ``replay_buffer``, or to a device that
     missed it (D38). ``changed`` (added, D65): a hook of the agent changed the parameters since the
-    call was reported; these are the ones that will run. ``options`` (added): where the agent has several ways to allow the call, or to
-    refuse it, all of them; ``option_id``: the one that was chosen (D68).
+    call was reported; these are the ones that will run. ``options`` (added): where the agent has
+    several ways to allow the call, or to refuse it, all of them; ``option_id``: the one that was
+    chosen (D68).
     """
 
     type = "approval_required"

@@ -92,7 +92,7 @@ def _add(place: Repository, session_id: str | None, path: str, branch: str) -> N
 
 @contextlib.contextmanager
 def _alone(place: Repository) -> Iterator[None]:
-    """Make one work tree at a time in a repository; the kernel frees it when a process dies."""
+    """Make one work tree at a time; the kernel frees the lock of a dead process."""
     held = os.open(place.common_dir, os.O_RDONLY)
     deadline = time.monotonic() + limits.GIT_COMMIT_SECONDS
     try:
@@ -110,7 +110,7 @@ def _alone(place: Repository) -> Iterator[None]:
 
 
 def _clear_leftovers(place: Repository, path: str) -> None:
-    """Remove what a crash left half made, and what git knows of a directory that is gone."""
+    """Remove what a crash left half made, and git's record of a lost directory."""
     plain = Plain(place)
     for entry in os.fsdecode(plain("worktree", "list", "--porcelain")).split("\n\n"):
         lines = entry.split("\n")

@@ -2,6 +2,7 @@
 
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -47,7 +48,7 @@ def test_a_terminal_is_shown_as_it_is(make_bridge: MakeBridge, make_page: MakePa
     page.find(".heading", "main")
     page.tap(".tabs a", "Changes")
     page.find(".file .title", "a.txt")
-    where = {"cwd": str(tree)}
+    where: dict[str, Any] = {"cwd": str(tree)}
     bridge.accept(pre(sid, {"command": "make test"}, tool_use_id="t1", **where))
     page.find(".heading", "Working · Bash: make test")
     page.find(".heading", "trees/fix · primary-agent · fix")
@@ -55,7 +56,7 @@ def test_a_terminal_is_shown_as_it_is(make_bridge: MakeBridge, make_page: MakePa
     page.tap(".tabs a", "Files")
     page.find(".title", "only-in-fix.txt")
     bridge.accept(post(sid, {"command": "compact -- make test"}, tool_use_id="t1", **where))
-    subagent = {"agent_id": "afdf6220138905b33", "agent_type": "reviewer"}
+    subagent: dict[str, Any] = {"agent_id": "afdf6220138905b33", "agent_type": "reviewer"}
     bridge.accept(
         pre(sid, {"command": "make deploy"}, tool_use_id="t2", **subagent),
         pre(sid, {"command": "make deploy"}, True, permission_request=True, **subagent),

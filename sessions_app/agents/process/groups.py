@@ -239,7 +239,7 @@ async def end_background(group: Group) -> None:
 
 
 def mark() -> dict[str, str]:
-    """Return the variable by which the next start finds what a killed bridge left running."""
+    """Return the variable by which the next start finds what was left running."""
     return {AGENT_OF: _instance}
 
 
