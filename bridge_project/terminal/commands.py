@@ -73,11 +73,11 @@ class Commands:
         await self._send("session_end", reason="user_request")
         self.console.current = None
 
-    async def approve(self, number: str = "") -> None:
-        """approve [N]: approve the only waiting call, or number N of `sessions`"""
+    async def approve(self, number: str = "", option: str = "") -> None:
+        """approve [N [ID]]: approve the waiting call, or number N, in one of its ways"""
         if render.questions(asked := self._waiting(number)):
             raise Wrong("It is a question: `answer` it, or `reject` it.")
-        await self._decide(asked, "approved")
+        await self._decide(asked, "approved", option=option)
 
     async def reject(self, number: str = "") -> None:
         """reject [N]: reject the only waiting call, or number N of `sessions`"""
@@ -149,10 +149,11 @@ class Commands:
         self.show(f"-- {done}{ready['session_id']}: {clean(ready.get('agent'))} in {where}")
 
     async def _decide(
-        self, asked: Message, decision: str, params: Any = None, summary: str = ""
+        self, asked: Message, decision: str, params: Any = None, summary: str = "", option: str = ""
     ) -> None:
         ids = {"session_id": asked["session_id"], "tool_call_id": asked["tool_call_id"]}
         how = ids | {"decision": decision, "modifications": params}
+        how |= {"option_id": option} if option else {}
         recorded = await self._ask("approval_response", **how)
         nobody = NOTED if asked.get("source") == "hooks" else "No agent took it."
         taken = "" if recorded["forwarded"] else f". {nobody}"

@@ -106,7 +106,8 @@ def _asks(body: Message) -> str:
     if questions(body):
         return f"{body.get('description')}\n[{where or 'answer N'}]"
     risk = str(body.get("risk_level"))
-    return f"{_call(body, CALL_CHARS)} [{', '.join(filter(None, (risk, where)))}]"
+    ways = [f"\n{one['id']}: {one['name']}" for one in body.get("options") or []]
+    return f"{_call(body, CALL_CHARS)} [{', '.join(filter(None, (risk, where)))}]{''.join(ways)}"
 
 
 def _result(body: Message) -> str:

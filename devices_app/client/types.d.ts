@@ -39,6 +39,8 @@ interface Approval {
   reasoning: string;
   agent: Wire.SubAgent | null;
   rewritten: boolean;
+  /** absent in what an older page has stored */
+  options?: Wire.ApprovalOption[];
   at: string;
   open: boolean;
   decision: Decision | "";
@@ -216,7 +218,12 @@ interface Commands {
   snapshot(): Snapshot & { isInFront: boolean };
   view(tab: string, session: string | null): void;
   say(session: string, content: string): Promise<string>;
-  decide(key: string, decision: Decision, modifications?: Free | null): Promise<void>;
+  decide(
+    key: string,
+    decision: Decision,
+    modifications?: Free | null,
+    option?: string,
+  ): Promise<void>;
   withdraw(key: string): boolean;
   retry(id: string): Promise<void>;
   discard(id: string): void;

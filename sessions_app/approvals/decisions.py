@@ -36,7 +36,7 @@ def decide(device: Device, asked: ApprovalResponse) -> ApprovalRecorded:
         known = ToolCall.objects.filter(session=session).exclude(decision=None)
         id_ = usable_id(asked.tool_call_id) or ""
         record = known.filter(tool_call_id=id_).select_related("device").first()
-        shown = json.loads(record.frame)["payload"] if record is not None else {}
+        shown = json.loads(record.frame)["payload"] if record is not None and record.frame else {}
         option = _option(shown, asked)
         stands = record is not None and (
             (record.decision, record.modifications, shown.get("option_id"))

@@ -186,3 +186,21 @@ def test_a_page_in_another_tab(page: Page, bridge: Bridge) -> None:
     phone = bridge.phone().ready()
     agents.begin(bridge, phone, agent="plain")
     page.find(".row-link")
+
+
+def test_each_way_to_allow_a_call_is_a_button(page: Page, bridge: Bridge, script: Script) -> None:
+    """None is taken for another: the agent is given the one that was tapped (D68)."""
+    phone = bridge.phone().ready()
+    session = agents.begin(bridge, phone, agent="plain")
+    ways = [("pg", "Postgres", "allow_once"), ("lite", "SQLite", "allow_once")]
+    ways.append(("no", "Ask later", "reject_once"))
+    offered = [{"optionId": id_, "name": name, "kind": kind} for id_, name, kind in ways]
+    asked = f"ask('q', title='Which database?', kind='other', options={offered})"
+    agents.say(phone, session, f"/do say('It took ' + str(answer({asked})))")
+    page.open(f"s/{session}")
+    page.tap(".decide", "Decide")
+    page.find("dialog .ways button", "Postgres")
+    check(page)
+    page.tap("dialog .ways button", "SQLite")
+    page.wait_text("Approved")
+    page.find(".markdown", "'lite'")

@@ -32,6 +32,7 @@ export function asked(home, { payload, id, timestamp }) {
     reasoning: payload.reasoning ?? "",
     agent: payload.agent ?? null, // the subagent that asks
     rewritten: payload.changed === true, // by a hook of the agent, before it asked
+    options: payload.options ?? [], // several ways to allow it, or to refuse it
     at: timestamp,
     open: true, // somebody may decide
     decision: "", // also of one that is not open any more, when nobody here knows why

@@ -77,6 +77,7 @@ export function openApproval(key, { model, go }, closed) {
     sheet.body.querySelector(".edit")?.remove();
     watchEnd(sheet.body, parts.hint, (seen) => enable(approve, seen));
     const modify = editable(approval) && button("button.quiet", () => edit(), "Change…");
+    if (approval.options?.length) return h("div.ways", {}, approve, reject);
     return [reject, modify, h("span.gap"), approve];
   };
   const done = () => {
@@ -108,7 +109,7 @@ export function openApproval(key, { model, go }, closed) {
 /**
  * @param {Approval} approval
  * @param {Model} model
- * @param {{ open(reject: Element_, approve: Element_[]): Child[]; done(): Child[] }} _
+ * @param {{ open(reject: Element_[], approve: Element_[]): Child; done(): Child[] }} _
  */
 function decider(approval, model, { open, done }) {
   const { key } = approval;
@@ -116,8 +117,9 @@ function decider(approval, model, { open, done }) {
   const actions = h("div.actions");
   let shown = "";
   let also = "";
-  /** @param {Decision} decision @param {Free} [modifications] */
-  const decide = (decision, modifications) => model.call("decide", key, decision, modifications);
+  /** @param {Decision} decision @param {Free | null} [modifications] @param {string} [option] */
+  const decide = (decision, modifications, option) =>
+    model.call("decide", key, decision, modifications, option);
   const withdraw = async () => {
     if (!(await model.call("withdraw", key))) toast("It has been sent already.", "warn");
   };
@@ -126,7 +128,7 @@ function decider(approval, model, { open, done }) {
   const approve = isRecorded ? "Record approval" : "Approve";
   const reject = isRecorded ? "Record rejection" : "Reject";
   const refuse = questionsOf(approval).length ? "Decline" : reject;
-  /** @type {Record<string, () => Child[]>} */
+  /** @type {Record<string, () => Child>} */
   const buttons = {
     decided: done,
     sent: () => [],
@@ -134,8 +136,12 @@ function decider(approval, model, { open, done }) {
     waiting: () => [button("button", withdraw, "Take it back")],
     open: () =>
       open(
-        button("button.reject", () => decide("rejected"), refuse),
-        approveButtons(approval, () => decide("approved"), approve),
+        waysOf(approval, "reject_once", refuse).map(([id, label]) =>
+          button("button.reject", () => decide("rejected", null, id), label),
+        ),
+        waysOf(approval, "allow_once", approve).flatMap(([id, label]) =>
+          approveButtons(approval, () => decide("approved", null, id), label),
+        ),
       ),
   };
   const paint = () => {
@@ -192,7 +198,7 @@ function linesOf([name, value]) {
 export function decisionCard(approval, { model, go }) {
   if (approval?.source !== "agent_sdk" || approval.risk_level === "critical") return null;
   const lines = Object.entries(approval.params).reduce((sum, one) => sum + linesOf(one), 0);
-  if (lines > CARD.lines || questionsOf(approval).length) return null;
+  if (lines > CARD.lines || questionsOf(approval).length || approval.options?.length) return null;
   const more = () => h("a.button.quiet", go.link("approval", approval.key), "Details");
   /** @param {Child} reject @param {Element_[]} approve */
   const open = (reject, approve) => [reject, more(), h("span.gap"), approve];
@@ -215,6 +221,17 @@ const hooksSentence = (approval) =>
 /** @param {Model} model */
 const offlineSentence = (model) =>
   model.connection.phase === "ready" ? "" : "Offline: what you decide waits for the connection.";
+
+// The agent's own ways to allow a call, or to refuse it, where it has several: their ids and names.
+/**
+ * @param {Approval} approval @param {Wire.ApprovalOption["kind"]} kind @param {string} label
+ * @returns {[string | undefined, string][]}
+ */
+function waysOf({ options }, kind, label) {
+  const ways = (options ?? []).filter((one) => one.kind === kind);
+  if (ways.length < 2) return [[undefined, label]];
+  return ways.map(({ id, name }) => [id, oneLine(name) || oneLine(id)]);
+}
 
 // Low and medium take one tap, high two in place, critical a hold.
 /** @param {Approval} approval @param {() => unknown} act @param {string} label */
