@@ -127,7 +127,8 @@ def changes_of(call: ToolCall) -> dict[str, Any]:
 def _decided(call: ToolCall) -> tuple[str, str]:
     """Return what was decided about, and how."""
     if call.tool != QUESTION:
-        return call.tool, call.decision or ""
+        whose = Agent(call.agent_id, call.agent_type).words()
+        return f"{call.tool} ({whose})" if whose else call.tool, call.decision or ""
     at_machine = (
         call.decision == ToolCall.Decision.APPROVED and call.decided_by == ToolCall.DecidedBy.AGENT
     )

@@ -29,7 +29,7 @@ from devices_app.models import PushSubscription
 from devices_app.push import endpoints, sending, subscriptions
 from devices_app.push.sending import Outcome, Push
 from sessions_app.log.tail import tail
-from sessions_app.models import Cursor, Feed, LogRow, ToolCall
+from sessions_app.models import Cursor, Feed, LogRow, Session, ToolCall
 from sessions_app.socket import presence
 
 log = structlog.get_logger("bridge.push")
@@ -94,9 +94,13 @@ def _is_news(row: LogRow, now: datetime) -> bool:
     payload = json.loads(row.frame)["payload"]
     kind = payload["notification_type"]
     if kind == "approval_required" and payload["priority"] == "high":
+        session_id, call = payload["session_id"], payload["data"].get("tool_call_id")
+        if call is None:  # an MCP server asks, until the session's next event (D65)
+            waiting = Session.objects.filter(turn=Session.Turn.WAITING)
+            return waiting.filter(session_id=session_id).exists()
         return ToolCall.objects.filter(
-            session__session_id=payload["session_id"],
-            tool_call_id=payload["data"]["tool_call_id"],
+            session__session_id=session_id,
+            tool_call_id=call,
             decision=ToolCall.Decision.PENDING,
         ).exists()
     recent = now - row.created_at < timedelta(seconds=limits.PUSH_NEWS_SECONDS)

@@ -129,7 +129,8 @@ def _answer(body: Message) -> str:
 def _notice(body: Message) -> tuple[str, int, str] | None:
     """Write a notification, unless the message before it says the same."""
     kind, of_stop = body.get("notification_type"), "reason" in _object(body.get("data"))
-    if kind in ("approval_required", "task_complete") or (kind == "error" and of_stop):
+    of_call = kind == "approval_required" and "tool_call_id" in _object(body.get("data"))
+    if of_call or kind == "task_complete" or (kind == "error" and of_stop):
         return None
     title, text = str(body.get("title")), str(body.get("body"))
     starts_alike = text.startswith(title.partition(":")[0])

@@ -47,7 +47,8 @@ const part = encodeURIComponent;
 
 /** @param {Free} _ */
 function screenOf({ notification_type: type, session_id: session, tool_call_id: call }) {
-  if (type === "approval_required") return `${PAGE}approvals/${part(session)}/${part(call)}`;
+  if (type === "approval_required" && call)
+    return `${PAGE}approvals/${part(session)}/${part(call)}`;
   return session ? `${PAGE}s/${part(session)}` : PAGE;
 }
 

@@ -1,6 +1,8 @@
 """What happens in a terminal is told as it is (D65), through the installed hook command."""
 
 import itertools
+import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -29,8 +31,9 @@ def test_the_directory_follows_the_agent_and_no_subagent(
     bridge: Bridge, phone: Phone, agent: Terminal, sid: str, tmp_path: Path
 ) -> None:
     """Whatever it is: a work tree, a file, a place outside the roots or that is not there."""
-    places = [bridge.root / "tree", tmp_path, tmp_path / "not there"]
+    places = [bridge.root / "tree", tmp_path, tmp_path / "not there", bridge.root / "file"]
     places[0].mkdir(exist_ok=True)
+    places[3].touch()
     for place in places:
         agent.tool("PostToolUse", "ls", "t", cwd=str(place))
         agent.tool("PreToolUse", "pwd", "s", cwd="/", agent_id="a1", agent_type="reviewer")
@@ -170,6 +173,29 @@ def test_what_goes_on_after_its_end_opens_the_session(
     agent.tool("PostToolUse", "make deploy", "t1")
     until(phone, sid, turn="working", pending_approvals=0)
     assert "A rejected tool call ran" not in heard(phone, sid)
+
+
+def test_what_happened_before_its_end_and_comes_an_hour_later_opens_nothing(
+    bridge: Bridge, phone: Phone, agent: Terminal, sid: str
+) -> None:
+    """By the time of the hook, of which its file tells, twice too."""
+    agent.hook("SessionEnd", reason="other")
+    until(phone, sid, session_status="closed")
+    with bridge.asleep():
+        before = {one.name for one in spooled(bridge)}
+        agent.hook("UserPromptSubmit", prompt="old")
+        agent.tool("PreToolUse", "make", "t1")
+        agent.hook("SessionEnd", reason="other")
+        for one in spooled(bridge):
+            if one.name not in before:
+                os.utime(one, (time.time() - 3600,) * 2)
+    phone.collect(lambda: len(phone.events(sid)) >= 6, "they are stored")
+    assert bridge.session(sid)["session_status"] == "closed"
+    assert len(of(phone, "session_end", sid)) == 1
+
+
+def spooled(bridge: Bridge) -> list[Path]:
+    return [one for one in (bridge.data / "spool").iterdir() if one.name[0].isdigit()]
 
 
 def test_two_terminals(bridge: Bridge, phone: Phone, agent: Terminal, open_terminal: Open) -> None:

@@ -70,6 +70,30 @@ def test_full_detail_and_every_kind(bridge: Bridge, browser: Browser, phone: Pho
     assert said["tool_call_id"] == "\N{GRINNING FACE}" * 250
 
 
+def test_the_question_of_an_mcp_server_is_pushed_as_an_approval_is(
+    bridge: Bridge, browser: Browser, phone: Phone
+) -> None:
+    """It opens its session, for nothing can be decided; answered meanwhile, it is no news (D65)."""
+    assert subscribe(phone, browser, detail="full")["payload"]["detail"] == "full"
+    phone.close()
+    asks = {"notification_type": "elicitation", "message": "tickets: Which project?"}
+    answered, session_id = new_session(), new_session()
+    bridge.accept(
+        hook("Notification", answered, asks | {"level": "info"}),
+        hook("PreToolUse", answered),
+        hook("Notification", session_id, asks | {"level": "info"}),
+    )
+    (said,) = browser.wait()
+    assert (said["session_id"], said.get("tool_call_id")) == (session_id, None)
+    assert (said["notification_type"], said["body"]) == (
+        "approval_required",
+        "tickets: Which project?",
+    )
+    assert browser.requests[0].headers["urgency"] == "high"
+    finish(bridge, "It is done")
+    assert browser.wait(2)[1]["body"] == "It is done", "and nothing else"
+
+
 @pytest.mark.slow
 def test_a_frozen_phone_and_one_that_has_it(bridge: Bridge, service: PushService) -> None:
     """A socket that looks alive is waited for; what it has, or was decided, is not pushed."""

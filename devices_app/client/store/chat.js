@@ -214,7 +214,7 @@ const HAPPENED = {
 /** @param {Chat} chat @param {Of<"notification">} row */
 function notification(chat, row) {
   const { notification_type: kind, title, body, data } = row.payload;
-  if (kind === "approval_required") return;
+  if (kind === "approval_required" && data.tool_call_id) return;
   const item = chat.byKey.get(`t:${data.tool_call_id}`);
   if (kind === "approval_decided") {
     if (!item) return;
