@@ -5,6 +5,7 @@ No other module changes what an observed session does because of an event.
 
 import json
 from datetime import timedelta
+from typing import Any
 
 from bridge_project.kernel import limits
 from bridge_project.protocol.catalogue import encode, encode_raw
@@ -22,9 +23,9 @@ from sessions_app.observed.processes import Process
 # notifications that tell the state of the turn
 _TURNS = {
     **dict.fromkeys(("permission_prompt", "worker_permission_prompt"), Session.Turn.WAITING),
-    **dict.fromkeys(projection.ELICITATIONS, Session.Turn.WAITING),
     "idle_prompt": Session.Turn.IDLE,
 }
+ELICITATION = "elicitation"  # in the place of a call's id: agents' own are longer
 # what a session does that has ended, or begins, at its own time
 _OPENING = ("SessionStart", "UserPromptSubmit", "PreToolUse")
 
@@ -93,9 +94,10 @@ def _opens_again(session: Session, event: HookEvent) -> bool:
 
 def _apply(box: Outbox, session: Session, event: HookEvent, process: Process | None) -> None:
     """Apply an event to its session, and notify (D13, D37, D65)."""
-    elicited = session.turn == Session.Turn.WAITING and not session.waits
-    if elicited:  # until the next event: this one
-        session.set_calls(session.calls)
+    # what waits without a call, or asks for an MCP server, does so until the next event: this one
+    asked = [one for one in session.calls if one["id"] == ELICITATION]
+    if asked or (session.turn == Session.Turn.WAITING and not session.waits):
+        session.set_calls([one for one in session.calls if one not in asked])
     notification = projection.notification_of(event, session)
     tells = True
     match event.event:
@@ -112,7 +114,7 @@ def _apply(box: Outbox, session: Session, event: HookEvent, process: Process | N
         case "SessionEnd":
             tells = _end(box, session, event, process)
         case "Notification":
-            tells = _hear(session, str(event.payload.get("notification_type")), elicited)
+            tells = _hear(box, session, event, asked)
     if notification and tells:
         box.append_to_all(encode(notification))
 
@@ -168,9 +170,18 @@ def _end(box: Outbox, session: Session, event: HookEvent, process: Process | Non
     return True
 
 
-def _hear(session: Session, kind: str, elicited: bool) -> bool:
-    """Set the turn by a Notification; return whether it is news."""
+def _hear(box: Outbox, session: Session, event: HookEvent, asked: list[dict[str, Any]]) -> bool:
+    """Set the turn by a Notification; return whether it is news.
+
+    ``asked``: what an MCP server asked in the event before.
+    """
+    kind = str(event.payload.get("notification_type"))
     if kind == "idle_prompt" and (session.waits or session.calls or session.tasks):
         return False
+    if kind in projection.ELICITATIONS:
+        asks = projection.elicitation_of(event).doing(box.now)
+        shown = asked or [{"id": ELICITATION, **asks, "waits": True}]
+        session.set_calls([*session.calls, *shown])
+        return not asked
     session.turn = _TURNS.get(kind, session.turn)
-    return not (elicited and kind in projection.ELICITATIONS)
+    return True

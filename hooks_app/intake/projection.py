@@ -25,6 +25,7 @@ NAME_CHARS = 128
 TASKS_KEPT = 100
 # kinds of Notification that say that an MCP server asks the person at the machine (D65)
 ELICITATIONS = ("elicitation", "elicitation_dialog", "elicitation_url_dialog")
+ELICITED = ("elicitation_result", "elicitation_response", "elicitation_complete")  # answered
 _END_REASONS: dict[object, SessionEndReason] = {
     "user_exit": "user_request",
     "error": "error",
@@ -149,6 +150,11 @@ def call_of(event: HookEvent) -> Call:
     )
 
 
+def elicitation_of(event: HookEvent) -> Call:
+    """Return an MCP server's question, as a session's ``doing`` shows it."""
+    return Call(id=None, tool="MCP", params={}, description=_text(event, "message") or "A question")
+
+
 def failure_of(event: HookEvent) -> tool_result.Failure | None:
     """Return how a tool failed; None if it did not fail, or was interrupted."""
     result = event.payload["result"]
@@ -215,7 +221,7 @@ def notification_of(event: HookEvent, session: Session) -> Notification | None:
             data = {"kind": _text(event, "notification_type"), "level": _text(event, "level")}
             if data["kind"] == "permission_prompt" and session.pending_approvals > 0:
                 return None  # the approval said so
-            if data["kind"] == "elicitation_result":
+            if data["kind"] in ELICITED:
                 return None  # that it waited was the news
             if data["kind"] in ELICITATIONS:
                 data = {"kind": "elicitation"}

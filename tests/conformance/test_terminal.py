@@ -284,18 +284,27 @@ def test_a_stop_that_nothing_can_follow_counts_at_once(
 def test_an_mcp_server_asks(phone: Phone, agent: Terminal, sid: str) -> None:
     """It is told once, urgently, and the session waits until its next event."""
     agent.tool("PreToolUse", "ask", "t1")
+    agent.tool("PermissionRequest", "ask")  # it was allowed: nothing says so yet
+    until(phone, sid, turn="waiting", pending_approvals=1)
     asked = {"mcp_server_name": "tickets", "message": "Which project?", "mode": "form"}
     agent.hook("Elicitation", **asked)
-    until(phone, sid, turn="waiting")
+    phone.collect(
+        lambda: (shown(phone, sid)["doing"] or {}).get("summary") == "tickets: Which project?",
+        "it says what is asked",
+    )
     said = {"notification_type": "elicitation_dialog", "message": "Claude needs your input"}
     agent.hook("Notification", **said)
     until(phone, sid, turn="waiting")
-    (notice,) = notifications(phone, sid, "approval_required")
+    _, notice = notifications(phone, sid, "approval_required")
     assert (notice["data"], notice["priority"]) == ({"kind": "elicitation"}, "high")
     assert notice["body"] == "tickets: Which project?"
     agent.hook("ElicitationResult", mcp_server_name="tickets", action="accept", content={"p": "x"})
-    until(phone, sid, turn="working")
-    assert len(notifications(phone, sid)) == 1, "what was answered is no news"
+    said = {"notification_type": "elicitation_response", "message": "Elicitation response: accept"}
+    agent.hook("Notification", **said)
+    agent.tool("PostToolUse", "ask", "t1")
+    until(phone, sid, turn="working", doing=None)
+    kinds = [one["notification_type"] for one in notifications(phone, sid)]
+    assert kinds == ["approval_required"] * 2 + ["approval_decided"], "an answer is no news"
 
 
 # order
