@@ -195,11 +195,14 @@ def test_each_way_to_allow_a_call_is_a_button(page: Page, bridge: Bridge, script
     ways = [("pg", "Postgres", "allow_once"), ("lite", "SQLite", "allow_once")]
     ways.append(("no", "Ask later", "reject_once"))
     offered = [{"optionId": id_, "name": name, "kind": kind} for id_, name, kind in ways]
-    asked = f"ask('q', title='Which database?', kind='other', options={offered})"
+    sent = [{"type": "content", "content": {"type": "text", "text": "It runs ./migrate"}}]
+    about = f"kind='other', rawInput={{'a': 1}}, content={sent}"
+    asked = f"ask('q', title='Which database?', {about}, options={offered})"
     agents.say(phone, session, f"/do say('It took ' + str(answer({asked})))")
     page.open(f"s/{session}")
     page.tap(".decide", "Decide")
     page.find("dialog .ways button", "Postgres")
+    page.find("dialog pre", "It runs ./migrate")
     check(page)
     page.tap("dialog .ways button", "SQLite")
     page.wait_text("Approved")

@@ -300,6 +300,14 @@ function whole(approval) {
     const shown = content ? codeBlock(content, name) : h("p.meta", {}, "An empty text.");
     parts.push(h("h2", {}, visibleName(name)), shown);
   }
+  // what came with the request beside its parameters: the first line names the call
+  const known = JSON.stringify(params);
+  const beside = approval.description
+    .split("\n")
+    .slice(1)
+    .filter((line) => line.trim() && !known.includes(JSON.stringify(line.trim()).slice(1, -1)));
+  if (beside.length && !questionsOf(approval).length)
+    parts.push(h("h2", {}, "Sent with it"), codeBlock(beside.join("\n"), "Sent with it"));
   if (!parts.length)
     parts.push(h("p", {}, visible(approval.description) || "This call has no parameters."));
   return parts;

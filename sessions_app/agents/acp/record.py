@@ -111,13 +111,10 @@ class Record:
         """Describe it to the person who is asked: with everything that the agent sent.
 
         The title, and the text of its content, are in the description where the parameters do not
-        have them. A text that stands alone is taken for the command. ``outside``: its paths that
-        lead out of the allowed roots.
+        have them. ``outside``: its paths that lead out of the allowed roots.
         """
         text = self.text.strip()
         call, alone = self.describe(), not self.raw_input and not self.changes
-        if text and alone and self.kind == "execute":
-            call = describe_call(self.key, "Bash", {"command": text}, reasoning=call.reasoning)
         known = [*strings_in(call.params)]
         beside = [
             one for one in (self.title, text) if one and not any(one in each for each in known)

@@ -86,10 +86,12 @@ async def test_what_stands_beside_the_parameters_is_shown_and_rated(
     assert call.get("title", HEADLINE) in asked.description
 
 
-async def test_a_text_without_parameters_is_the_command(opened: Open) -> None:
-    call = {"title": HEADLINE, "kind": "execute", "content": words_of("make all")}
-    asked = await asked_about(opened, **call)
-    assert (asked.tool, asked.params) == ("Bash", {"command": "make all"})
+async def test_a_text_without_parameters_stands_beside_the_title(opened: Open) -> None:
+    """Either may be the command: one agent sends a headline with it, one a note."""
+    for title, sent in ((HEADLINE, "rm -rf build"), ("rm -rf build", "[in the directory x]")):
+        asked = await asked_about(opened, title=title, kind="execute", content=words_of(sent))
+        assert (asked.tool, asked.params) == ("Bash", {"command": title})
+        assert sent in asked.description and asked.risk_level == "critical"
 
 
 async def test_a_text_that_is_too_long_for_a_description(opened: Open) -> None:
