@@ -14,7 +14,7 @@ from django.db.models import Q
 from bridge_project.kernel import failure_alerts, limits
 from bridge_project.kernel.ages import ages
 from bridge_project.kernel.database import STORAGE_ERRORS
-from bridge_project.kernel.threads import chores
+from bridge_project.kernel.threads import terminals
 from bridge_project.protocol.catalogue import encode
 from hooks_app.producer.server_forwarder import spool
 from hooks_app.producer.spool import spool_status
@@ -41,10 +41,10 @@ async def follow() -> None:
     while True:
         await asyncio.sleep(limits.TERMINAL_CHECK_SECONDS)
         try:
-            await chores.run(_follow_turns)
+            await terminals.run(_follow_turns)
             if time.monotonic() - looked_at >= limits.PROCESS_CHECK_SECONDS:
                 looked_at = time.monotonic()
-                gone = await chores.run(_close_gone, gone)
+                gone = await terminals.run(_close_gone, gone)
         except STORAGE_ERRORS:
             continue  # polling reports it
         except Exception:

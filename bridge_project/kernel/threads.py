@@ -119,6 +119,7 @@ writers: Final = Threads("db-write", 1)  # their transactions: SQLite takes one 
 ingestion: Final = Threads("db-ingest", 1)  # hook events, which wait for nothing else
 agent_writers: Final = Threads("db-agents", 1)  # what agents say, in order
 chores: Final = Threads("db-chores", 1)  # deleting may take minutes
+terminals: Final = Threads("terminals", 1)  # what their agents do; a registry may hang
 health: Final = Threads("health", 8)  # a check may hang
 names: Final = Threads("names", 1)  # a name server may not answer
 files: Final = Threads("files", limits.FILE_READERS)  # views of files; `disk` reads for them

@@ -14,7 +14,8 @@ from typing import Any, Final, TypedDict
 
 import psutil
 
-from bridge_project.kernel import limits
+from bridge_project.kernel import limits, threads
+from bridge_project.kernel.errors import BridgeError
 from sessions_app.models import Session
 
 REGISTRY_FILE_BYTES: Final = 64 * 1024
@@ -119,7 +120,10 @@ def registered_state(session_id: str, process: Process) -> tuple[str, float] | N
     one about another session. ``since``: seconds since 1970, 0 when it is not said.
     """
     path = os.path.join(process["home"], "sessions", f"{process['pid']}.json")
-    found = _read_own(path)
+    try:
+        found = threads.disk.call(process["home"], _read_own, path)
+    except BridgeError:  # it lies on a disk that does not answer
+        return None
     if found.get("sessionId") != session_id or found.get("pid") != process["pid"]:
         return None
     status, since = found.get("status"), found.get("statusUpdatedAt")
