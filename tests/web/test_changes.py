@@ -206,7 +206,10 @@ def test_long_lists_come_in_parts(page: Page, bridge: Bridge, repository: Reposi
         page.tap("button.more", f"Show more (50 {unit})")
         page.wait("document.querySelectorAll(arguments[0]).length === 250", rows)
     page.js("document.querySelector('.scroller').scrollTop = 10000")
-    page.js("document.elementFromPoint(99, 400).closest('a').click()")
+    seen = (
+        "[...document.querySelectorAll('.files a')].find((a) => a.getClientRects()[0]?.top > 300)"
+    )
+    page.js(f"{seen}.click()")
     page.find("ol.code")
     page.driver.back()
     page.wait_equal("document.querySelector('.scroller').scrollTop", 10000)
