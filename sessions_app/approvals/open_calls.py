@@ -44,9 +44,9 @@ _OF_THAT_ID = """
     (tool_call_id = %(id)s OR substr(tool_call_id, 1, %(length)s) = %(begins)s)
 """
 # The open call that ran: one that the agent began under that id, the equal one first, for a hook
-# may have changed its parameters (D65); else the equal one that waits, else the oldest equal one.
-# When an agent uses one id for two calls, the one that ran must not approve the other. A call that
-# was refused at the machine does not run.
+# may have changed its parameters (D65); else, where no call of the session had that id, the equal
+# one that waits, else the oldest equal one. When an agent uses one id for two calls, the one that
+# ran must not approve the other. A call that was refused at the machine does not run.
 _END = f"""
     UPDATE "{_CALL}" SET finished_at = %(now)s
     WHERE id = COALESCE(
@@ -60,6 +60,10 @@ _END = f"""
             SELECT id FROM "{_CALL}"
             WHERE session_id = %(session)s AND finished_at IS NULL AND same = %(same)s
                 AND (decision IS NULL OR decision <> 'rejected' OR decided_by <> 'agent')
+                AND NOT EXISTS (
+                    SELECT 1 FROM "{_CALL}"
+                    WHERE session_id = %(session)s AND tool_call_id = %(id)s
+                )
             ORDER BY CASE WHEN decision = 'pending' THEN 0 ELSE 1 END, id
             LIMIT 1
         )

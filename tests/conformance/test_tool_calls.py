@@ -36,6 +36,10 @@ def other(event: Callable[..., dict[str, Any]], params: Any = None, /, **more: A
     return lambda session_id: event(session_id, params, **more)
 
 
+def turn_ends(session_id: str) -> dict[str, Any]:
+    return hook("UserPromptSubmit", session_id)
+
+
 REQUEST = other(pre, approval=True, permission_request=True)
 # D37: what is posted, and which calls are told, asked about and ended, in order. `?…` is an id that
 # the bridge made, each its own.
@@ -100,6 +104,10 @@ RULES: dict[str, tuple[list[Event], str]] = {
     "without such a call it is one of its own": (
         [before("x"), after("x"), other(pre, tool="Read", tool_call_id="y"), REQUEST],
         "call x, result x, call y, asked ?1",
+    ),
+    "an end that comes after its turn is not the end of an equal call": (
+        [before("x"), turn_ends, before("y"), after("x"), after("y")],
+        "call x, call y, result x, result y",
     ),
     "a hook changed its parameters: it ends by its id, and not the equal one (D65)": (
         [before("x", command="a"), before("y", command="b"), after("x", command="b")],
