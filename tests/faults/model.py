@@ -46,7 +46,7 @@ class Log:
         event, session = body["event"], body["session_id"]
         if body["event_id"] in self.by_key:
             return
-        # the first event creates a session; a later SessionStart, which tests leave out, too (D34)
+        # the first event creates a session; what opens it again, which tests leave out, too (D34)
         if session not in self.sessions:
             self.append(ALL, f"session_started {session}")
             self.sessions[session] = True

@@ -196,6 +196,7 @@ class Stage(RuleBasedStateMachine):
             handset.pair()
         self.sessions = [f"{number}-{new_session()}" for number in range(3)]
         self.begun: set[int] = set()  # which of them have events
+        self.ended: set[int] = set()
         self.story: list[str] = []
         self.posted: list[str] = []  # ids that may be repeated
         self.count = self.restarts = 0
@@ -239,9 +240,12 @@ class Stage(RuleBasedStateMachine):
             event_id = self.posted[-1 - one.again % len(self.posted)]
         self.posted.append(event_id)
         payload = {"number": self.count, "prompt": "p", "working_directory": "/"}
-        # a second life would have rows that say the same
+        # a second life, which a later prompt begins too (D65), would have rows that say the same
         second = one.kind == "SessionStart" and one.session in self.begun
+        second |= one.kind == "UserPromptSubmit" and one.session in self.ended
         self.begun.add(one.session)
+        if one.kind == "SessionEnd":
+            self.ended.add(one.session)
         kind = "PreCompact" if second else one.kind
         return hook(kind, self.sessions[one.session], payload, event_id=event_id)
 
