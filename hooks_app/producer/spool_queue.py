@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from hooks_app.producer.shell_command import SPOOL_MAX_BYTES
@@ -19,6 +19,9 @@ GRACE_SECONDS = 10.0  # a file that neither parses nor grows for this long was c
 SEND_MAX_BYTES = 8 * 2**20  # at once; the bridge takes 10
 STALE_RETRIES = 5
 GAPS_REPORTED = 50  # sessions to which one loss is reported
+
+
+Young = tuple[File, float, str]
 
 
 @dataclass(eq=False)
@@ -53,7 +56,7 @@ class SpoolQueue:
         self.spool = spool
         self.items: list[Item] = []
         # name → a file that is no JSON, or not yet; since when it is as it is (monotonic); why
-        self.young: dict[str, tuple[File, float, str]] = {}
+        self.young: dict[str, Young] = {}
         # (session, kind, what became of them) → events of which no notice has told yet
         self._untold: Counter[tuple[str, str, str]] = Counter()
 
@@ -66,6 +69,7 @@ class SpoolQueue:
         before, self.young = self.young, {}
         files = self.spool.files(known)
         if new := [item for file in files if (item := self._read(file, before.get(file.name)))]:
+            new += self._read_young_again(before)
             ordered = sorted([*self.items, *new], key=lambda item: item.order)
             asked = {item.session for item in ordered if item.asks}
             self.items = sorted(ordered, key=lambda item: item.session not in asked)
@@ -73,7 +77,21 @@ class SpoolQueue:
         newest = max(self.items, key=lambda item: item.file, default=None)
         self.spool.report_unwritten(newest.session if newest else NOBODY)
 
-    def _read(self, file: File, before: tuple[File, float, str] | None) -> Item | None:
+    def _read_young_again(self, before: Mapping[str, Young]) -> list[Item]:
+        """Read again what was not whole; return what is by now.
+
+        It may be older than one that was read after it, and must not come behind that.
+        """
+        found = []
+        for name, (file, _, _) in list(self.young.items()):
+            del self.young[name]
+            if (item := self._read(file, None)) is not None:
+                found.append(item)
+            elif name in self.young:
+                self.young[name] = before.get(name, self.young[name])  # as long as it is unchanged
+        return found
+
+    def _read(self, file: File, before: Young | None) -> Item | None:
         """Read a file for the queue; None when it is not whole, or never will be.
 
         A file that is not JSON may still be being written: it is kept until it has not changed for

@@ -1,5 +1,6 @@
 """The forwarder: order, exactly once, and files that no hook wrote (D47)."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -7,6 +8,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import time_machine
@@ -14,7 +16,9 @@ import time_machine
 from hooks_app.producer import forwarder as forwarders
 from hooks_app.producer import spool_queue
 from hooks_app.producer.__main__ import make_one_file
-from hooks_app.producer.spool import REJECTED_MAX_BYTES, spool_status
+from hooks_app.producer.process_note import ProcessNote
+from hooks_app.producer.spool import REJECTED_MAX_BYTES, File, Spool, spool_status
+from hooks_app.producer.spool_queue import SpoolQueue
 from tests.hooks.conftest import Hook, Way
 from tests.hooks.scripted import Events, ScriptedBridge, fixture
 from tests.servers import meanwhile, stop_process, wait_until
@@ -212,3 +216,24 @@ def test_a_data_directory_that_was_removed_does_not_come_back(way: Way, tmp_path
     with meanwhile(way.forwarder.run_forever):
         wait_until(lambda: way.forwarder.trouble != "", "it noticed")
     assert not (tmp_path / "gone").exists()
+
+
+def test_one_that_becomes_whole_while_later_ones_are_read_keeps_its_place(spool: Path) -> None:
+    """Two hooks of a session at once: the first is written when the second is read."""
+
+    class Slow(Spool):
+        def read(self, name: str) -> tuple[File, dict[str, Any], ProcessNote | None]:
+            if name == "200":  # meanwhile the first one is completed
+                (spool / "100").write_text(json.dumps(first))
+                os.utime(spool / "100", ns=(now - 2 * 10**9,) * 2)
+            return super().read(name)
+
+    first, second = ({"hook_event_name": "Stop", "session_id": "s", "n": n} for n in (1, 2))
+    now = time.time_ns()
+    (spool / "100").write_text("#1 100 agent /home\n")
+    (spool / "200").write_text(json.dumps(second))
+    os.utime(spool / "100", ns=(now - 2 * 10**9,) * 2)
+    os.utime(spool / "200", ns=(now - 10**9,) * 2)
+    queue = SpoolQueue(Slow(spool))
+    queue.read_new()
+    assert [item.file.name for item in queue.items] == ["100", "200"]
