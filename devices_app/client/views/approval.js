@@ -300,12 +300,18 @@ function whole(approval) {
     const shown = content ? codeBlock(content, name) : h("p.meta", {}, "An empty text.");
     parts.push(h("h2", {}, visibleName(name)), shown);
   }
-  // what came with the request beside its parameters: the first line names the call
+  // what came with the request beside its parameters: the first line names the call, a last one
+  // that was cut stands whole among them
   const known = JSON.stringify(params);
   const beside = approval.description
     .split("\n")
     .slice(1)
-    .filter((line) => line.trim() && !known.includes(JSON.stringify(line.trim()).slice(1, -1)));
+    .filter(
+      (line) =>
+        line.trim() &&
+        !line.endsWith("…") &&
+        !known.includes(JSON.stringify(line.trim()).slice(1, -1)),
+    );
   if (beside.length && !questionsOf(approval).length)
     parts.push(h("h2", {}, "Sent with it"), codeBlock(beside.join("\n"), "Sent with it"));
   if (!parts.length)
