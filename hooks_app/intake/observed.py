@@ -8,17 +8,16 @@ from datetime import timedelta
 from typing import Any
 
 from bridge_project.kernel import limits
+from bridge_project.kernel.process_note import ProcessNote
 from bridge_project.protocol.catalogue import encode, encode_raw
 from bridge_project.protocol.hooks import HookEvent
 from hooks_app.intake import projection
-from hooks_app.producer.process_note import ProcessNote
 from sessions_app.approvals import service as approvals
 from sessions_app.log.outbox import Outbox
 from sessions_app.log.reader import Row
 from sessions_app.models import Session, ToolCall
 from sessions_app.observed import processes
 from sessions_app.observed import sessions as observed_sessions
-from sessions_app.observed.processes import Process
 
 # notifications that tell the state of the turn
 _TURNS = {
@@ -42,9 +41,8 @@ def append(
     """Append an event's messages in order; return the row of its ``agent_event``."""
     is_observed = session.kind == Session.Kind.OBSERVED
     session.last_activity_at = session.last_sign_at = box.now
-    noted = Process(**process._asdict()) if process else None  # type: ignore[typeddict-item]
     if is_observed:
-        _begin(box, session, event, noted, new=new)
+        _begin(box, session, event, process, new=new)
     row = box.append(session.feed, encode_raw("agent_event", event.outbound(event_id)))
     session.hook_count += 1
     recent = {"type": event.event, "timestamp": event.timestamp}
@@ -52,12 +50,12 @@ def append(
         recent["tool"] = tool
     session.recent_events = [recent, *session.recent_events][: limits.RECENT_EVENTS]
     if is_observed:
-        _apply(box, session, event, noted)
+        _apply(box, session, event, process)
     return row
 
 
 def _begin(
-    box: Outbox, session: Session, event: HookEvent, process: Process | None, *, new: bool
+    box: Outbox, session: Session, event: HookEvent, process: ProcessNote | None, *, new: bool
 ) -> None:
     """Announce a session that starts, or starts again, before the event (D34, D65)."""
     if directory := projection.directory_of(event):
@@ -65,9 +63,7 @@ def _begin(
     observed_sessions.set_title(session, projection.prompt_of(event))
     if projection.goes_on(event):
         session.held_stop = ""
-    shared = event.event in ("SessionStart", "SessionEnd") and processes.others_live(
-        session, process
-    )
+    shared = event.event == "SessionStart" and processes.others_live(session, process)
     if process and event.event != "SessionEnd":
         processes.add(session, process)
     again = _opens_again(session, event)
@@ -92,7 +88,7 @@ def _opens_again(session: Session, event: HookEvent) -> bool:
     return after > timedelta(0) or (event.event == "SessionStart" and not after)
 
 
-def _apply(box: Outbox, session: Session, event: HookEvent, process: Process | None) -> None:
+def _apply(box: Outbox, session: Session, event: HookEvent, process: ProcessNote | None) -> None:
     """Apply an event to its session, and notify (D13, D37, D65)."""
     # what waits without a call, or asks for an MCP server, does so until the next event: this one
     asked = [one for one in session.calls if one["id"] == ELICITATION]
@@ -155,7 +151,7 @@ def _end_subagent(box: Outbox, session: Session, agent_id: str) -> None:
         approvals.end_subagent(box, session, agent_id)
 
 
-def _end(box: Outbox, session: Session, event: HookEvent, process: Process | None) -> bool:
+def _end(box: Outbox, session: Session, event: HookEvent, process: ProcessNote | None) -> bool:
     """Close a session; return whether that is news."""
     if session.status == Session.Status.CLOSED:
         # it may have been quiet only

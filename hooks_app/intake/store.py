@@ -17,12 +17,12 @@ from django.db import connection
 from bridge_project.kernel import limits, metrics
 from bridge_project.kernel.ages import ages
 from bridge_project.kernel.database import delete_in_steps
+from bridge_project.kernel.process_note import ProcessNote
 from bridge_project.kernel.text import printable
 from bridge_project.protocol.hooks import HookEvent
 from bridge_project.protocol.types import now_text, parse_timestamp
 from hooks_app.intake import observed, projection
 from hooks_app.models import HookEvent as StoredEvent
-from hooks_app.producer.process_note import ProcessNote
 from sessions_app.log import ingest_sql
 from sessions_app.log.outbox import Outbox, outbox
 from sessions_app.models import LogRow, Session

@@ -10,7 +10,10 @@ PACKAGE = Path(__file__).resolve().parent
 BRIDGE = PACKAGE.parents[1] / "bridge_project"
 # what only the bridge's own machine runs
 NOT_IN_IT = frozenset({"__main__.py", "install.py", "server_forwarder.py"})
-FROM_THE_BRIDGE = ("kernel/private_files.py", "protocol/agent_text.py", "protocol/risk.py")
+FROM_THE_BRIDGE = (
+    *("kernel/private_files.py", "kernel/process_note.py"),
+    *("protocol/agent_text.py", "protocol/risk.py"),
+)
 MAIN = "from hooks_app.producer import standalone\nstandalone.main()\n"
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from bridge_project.kernel.private_files import write_private_file
-from hooks_app.producer.process_note import NOTE_MARK
+from bridge_project.kernel.process_note import NOTE_MARK
 
 SPOOL_MAX_BYTES = 200 * 2**20
 HOOK_SCRIPT = "hook.sh"

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bridge_project.kernel.private_files import make_real_dir, write_private_file
-from hooks_app.producer.process_note import ProcessNote, split_note
+from bridge_project.kernel.process_note import ProcessNote, split_note
 from hooks_app.producer.shell_command import HOOK_SCRIPT, write_hook_script
 from hooks_app.producer.translate import EVENT_MAX_BYTES, NeverAnEvent, dump, iso
 

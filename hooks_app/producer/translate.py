@@ -8,9 +8,9 @@ from collections.abc import Callable
 from datetime import datetime, timezone
 from typing import Any, NamedTuple
 
+from bridge_project.kernel.process_note import ProcessNote
 from bridge_project.protocol.agent_text import for_person, made_prompt
 from bridge_project.protocol.risk import risk_of
-from hooks_app.producer.process_note import ProcessNote
 
 EVENT_MAX_BYTES = 2**20
 FRESH_SECONDS = 240.0  # the bridge takes 300 either side; the rest is for the way there

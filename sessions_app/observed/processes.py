@@ -10,87 +10,71 @@ import stat
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
-from typing import Any, Final, TypedDict
+from typing import Any, Final
 
 import psutil
 
 from bridge_project.kernel import limits, threads
 from bridge_project.kernel.errors import BridgeError
+from bridge_project.kernel.process_note import ProcessNote
 from sessions_app.models import Session
 
 REGISTRY_FILE_BYTES: Final = 64 * 1024
-BUSY, IDLE, WAITING = "busy", "idle", "waiting"  # what a registry says of a session
+BUSY, IDLE = "busy", "idle"  # what a registry says of a session
 
 
-class Process(TypedDict):
-    """Describe a process that has run a session, as the hook command noted it.
-
-    ``certain``: the agent named it, or it came with more than one event; else it may be a wrapper
-    that ended with the hook. ``home``: the directory of the agent's settings.
-    """
-
-    pid: int
-    start: int | None
-    boot: str
-    space: int | None
-    certain: bool
-    home: str
-
-
-def of(session: Session) -> list[Process]:
+def of(session: Session) -> list[ProcessNote]:
     """Return the known processes of a session, oldest first."""
-    found: list[Process] = json.loads(session.processes or "[]")
-    return found
+    return [ProcessNote(**one) for one in json.loads(session.processes or "[]")]
 
 
-def add(session: Session, process: Process) -> None:
+def _keep(session: Session, known: Iterable[ProcessNote]) -> None:
+    kept = [one._asdict() for one in known]
+    session.processes = json.dumps(kept) if kept else ""
+
+
+def add(session: Session, process: ProcessNote) -> None:
     """Keep a process that runs a session; the caller saves it."""
     known = of(session)
-    for one in known:
-        if _same(one, process):
-            if one["certain"]:
-                return
-            one["certain"] = True
-            break
-    else:
-        known = [*known, process][-limits.PROCESSES_KEPT :]
-    session.processes = json.dumps(known)
+    again = next((one for one in known if _same(one, process)), None)
+    if again is None:
+        _keep(session, [*known, process][-limits.PROCESSES_KEPT :])
+    elif not again.certain:
+        _keep(session, [one._replace(certain=True) if one is again else one for one in known])
 
 
-def remove(session: Session, process: Process) -> None:
+def remove(session: Session, process: ProcessNote) -> None:
     """Forget a process that runs the session no more; the caller saves it."""
-    left = [one for one in of(session) if not _same(one, process)]
-    session.processes = json.dumps(left) if left else ""
+    _keep(session, [one for one in of(session) if not _same(one, process)])
 
 
-def others_live(session: Session, process: Process | None) -> bool:
+def others_live(session: Session, process: ProcessNote | None) -> bool:
     """Return whether another process than the one given certainly runs the session."""
     return process is not None and any(
-        one["certain"] and lives(one) for one in of(session) if not _same(one, process)
+        one.certain and lives(one) for one in of(session) if not _same(one, process)
     )
 
 
-def all_gone(known: Iterable[Process]) -> bool:
+def all_gone(known: Iterable[ProcessNote]) -> bool:
     """Return whether a session's processes are known, and all of them have ended."""
     known = list(known)
-    return any(one["certain"] for one in known) and all(
+    return any(one.certain for one in known) and all(
         is_comparable(one) and not lives(one) for one in known
     )
 
 
-def _same(one: Process, other: Process) -> bool:
-    names = ("pid", "start", "boot", "space")
-    return all(one[name] == other[name] for name in names)  # type: ignore[literal-required]
+def _same(one: ProcessNote, other: ProcessNote) -> bool:
+    return one._replace(certain=True, home="") == other._replace(certain=True, home="")
 
 
-def is_comparable(process: Process) -> bool:
+def is_comparable(process: ProcessNote) -> bool:
     """Return whether a process is of this boot and this pid namespace."""
-    return process["start"] is not None and (process["boot"], process["space"]) == here()
+    return process.start is not None and (process.boot, process.space) == here()
 
 
-def lives(process: Process) -> bool:
+def lives(process: ProcessNote) -> bool:
     """Return whether a process can be compared, and runs."""
-    return is_comparable(process) and start_of(process["pid"]) == process["start"]
+    return is_comparable(process) and start_of(process.pid) == process.start
 
 
 @cache
@@ -112,19 +96,19 @@ def start_of(pid: int) -> int | None:
         return None
 
 
-def registered_state(session_id: str, process: Process) -> tuple[str, float] | None:
+def registered_state(session_id: str, process: ProcessNote) -> tuple[str, float] | None:
     """Return what the agent's own registry says of a session, and since when.
 
     Claude Code keeps such a file for each running program; it is not documented. None when there is
     no such word: no file, one that is no regular file of this user's or older than the boot, and
     one about another session. ``since``: seconds since 1970, 0 when it is not said.
     """
-    path = os.path.join(process["home"], "sessions", f"{process['pid']}.json")
+    path = os.path.join(process.home, "sessions", f"{process.pid}.json")
     try:
-        found = threads.disk.call(process["home"], _read_own, path)
+        found = threads.disk.call(process.home, _read_own, path)
     except BridgeError:  # it lies on a disk that does not answer
         return None
-    if found.get("sessionId") != session_id or found.get("pid") != process["pid"]:
+    if found.get("sessionId") != session_id or found.get("pid") != process.pid:
         return None
     status, since = found.get("status"), found.get("statusUpdatedAt")
     return str(status), since / 1000 if isinstance(since, int | float) else 0.0

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 import time_machine
 
+from bridge_project.kernel.process_note import ProcessNote
 from hooks_app.producer import forwarder as forwarders
 from hooks_app.producer import spool_queue
 from hooks_app.producer.__main__ import make_one_file
-from hooks_app.producer.process_note import ProcessNote
 from hooks_app.producer.spool import REJECTED_MAX_BYTES, File, Spool, spool_status
 from hooks_app.producer.spool_queue import SpoolQueue
 from tests.hooks.conftest import Hook, Way

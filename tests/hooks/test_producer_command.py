@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hooks_app.producer.process_note import split_note
+from bridge_project.kernel.process_note import split_note
 from hooks_app.producer.shell_command import (
     HOOK_SCRIPT,
     MOST_TRIES,
@@ -17,7 +17,6 @@ from hooks_app.producer.shell_command import (
     write_hook_script,
 )
 from sessions_app.observed import processes
-from sessions_app.observed.processes import Process
 from tests.hooks.conftest import run_hook, waiting
 
 LARGE = b"{" + b" " * 200_000 + b"}"
@@ -59,7 +58,7 @@ def test_it_keeps_every_byte_in_every_shell(spool: Path, shell: str) -> None:
         note, event = split_note((spool / name).read_bytes())
         assert event == data
         assert note is not None and (note.pid, note.certain) == (os.getpid(), False)
-        assert processes.lives(Process(**note._asdict()))  # type: ignore[typeddict-item]
+        assert processes.lives(note)
         assert stat.S_IMODE((spool / name).stat().st_mode) == 0o600
         (spool / name).unlink()
 
