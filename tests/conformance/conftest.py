@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -189,8 +189,9 @@ def open_terminal(bridge: Bridge, sid: str, tmp_path: Path) -> Iterator[Callable
     """Open a terminal in which an agent works on the session, or on another one."""
     with ExitStack() as ending:
 
-        def open_(session_id: str = sid) -> Terminal:
-            made = Terminal(bridge.data, session_id, str(bridge.root), tmp_path / "home")
+        def open_(session_id: str = sid, inside: Sequence[str] = ()) -> Terminal:
+            home = tmp_path / "home"
+            made = Terminal(bridge.data, session_id, str(bridge.root), home, inside)
             ending.callback(made.kill)
             return made
 

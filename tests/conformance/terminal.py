@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,9 @@ from tests.conformance.approvals import notifications
 from tests.conformance.phone import Phone
 from tests.short import short
 
+# as in a container: process ids of its own
+CONTAINER = ["unshare", "--user", "--map-root-user", "--mount-proc", "--pid", "--fork"]
+CONTAINER += ["--kill-child"]
 # runs the command for each line that it is given, as an agent does, and says when it has ended
 AGENT = """
 import subprocess, sys
@@ -24,13 +28,15 @@ for line in sys.stdin:
 
 
 class Terminal:
-    """``home``: what the program has for CLAUDE_CONFIG_DIR."""
+    """``home``: what the program has for CLAUDE_CONFIG_DIR; ``inside``: a command to run it by."""
 
-    def __init__(self, data: Path, session_id: str, directory: str, home: Path) -> None:
+    def __init__(
+        self, data: Path, session_id: str, directory: str, home: Path, inside: Sequence[str] = ()
+    ) -> None:
         self.session_id, self.directory, self.home = session_id, directory, home
         kept = {name: value for name, value in os.environ.items() if name != "CLAUDE_PID"}
         self.process = subprocess.Popen(
-            [sys.executable, "-c", AGENT, hook_command(str(data / "spool"))],
+            [*inside, sys.executable, "-c", AGENT, hook_command(str(data / "spool"))],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=kept | {"CLAUDE_CONFIG_DIR": str(home)},

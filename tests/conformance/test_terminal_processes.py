@@ -15,7 +15,7 @@ from tests.conformance.approvals import decide
 from tests.conformance.bridge import Bridge
 from tests.conformance.phone import Phone
 from tests.conformance.samples import new_session
-from tests.conformance.terminal import SOONER, Terminal, heard, shown, until, until_quiet
+from tests.conformance.terminal import CONTAINER, SOONER, Terminal, heard, shown, until, until_quiet
 from tests.faults.quick import bridge_of_module
 from tests.servers import wait_until
 from tests.short import SHORT
@@ -90,6 +90,23 @@ def test_a_process_that_cannot_be_compared_ends_nothing(
     for whose, agent in agents.items():
         until_quiet(phone, agent.session_id)
         assert bridge.session(agent.session_id)["session_status"] == "active", whose
+
+
+def test_a_program_in_a_container_is_not_taken_for_one_that_has_ended(
+    bridge: Bridge, phone: Phone, open_terminal: Open
+) -> None:
+    """Its process ids are other processes' here, or nobody's, from its first event on."""
+    if subprocess.run([*CONTAINER, "true"], check=False, capture_output=True).returncode:
+        pytest.skip("this system lets nobody make a pid namespace")
+    inside, beside = open_terminal(new_session(), CONTAINER), open_terminal(new_session())
+    for agent in (inside, beside):
+        for prompt in ("Deploy it", "Go on"):
+            agent.hook("UserPromptSubmit", prompt=prompt)
+        phone.expect("session_started", session_id=agent.session_id)
+    beside.kill()
+    phone.expect("session_end", session_id=beside.session_id)
+    until_quiet(phone, inside.session_id)
+    assert bridge.session(inside.session_id)["session_status"] == "active"
 
 
 def test_a_process_id_that_is_used_again_is_another_process(
