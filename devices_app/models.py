@@ -139,9 +139,10 @@ class AuditEntry(models.Model):
     """Store who decided or changed something; never changed, never deleted."""
 
     class Actor(models.TextChoices):
-        """List who acts: device, admin, terminal command, person at the agent, bridge."""
+        """List who acts: device, rule, admin, terminal, person at the agent, bridge."""
 
         DEVICE = "device"
+        RULE = "rule"
         ADMIN = "admin"
         TERMINAL = "terminal"
         AGENT = "agent"

@@ -131,6 +131,9 @@ class Session(models.Model):
     processes = models.TextField(default="")
     # JSON list of the ids of its background tasks that run, as its last Stop named them.
     tasks = models.TextField(default="")
+    # JSON list of what a person lets the agent do without asking each time (D68), as in
+    # approvals/rules/store.py.
+    rules = models.TextField(default="")
     # JSON of a Stop that counts when nothing follows it: {leaves_subagents, notification}.
     held_stop = models.TextField(default="")
 
@@ -200,9 +203,10 @@ class ToolCall(models.Model):
         MODIFIED = "modified"
 
     class DecidedBy(models.TextChoices):
-        """List who decides: a device, the person at the machine (AGENT), or the bridge."""
+        """List who decides: device, rule, person at the machine (AGENT), bridge."""
 
         DEVICE = "device"
+        RULE = "rule"
         AGENT = "agent"
         BRIDGE = "bridge"
 
@@ -237,6 +241,8 @@ class ToolCall(models.Model):
     reason = models.CharField(max_length=32, default="")
     # False: no agent session took the decision, so it waits for a person at the machine.
     forwarded = models.BooleanField(default=False)
+    # What the rule for just this call would be known by (D68); empty: none is offered.
+    exact = models.CharField(max_length=64, default="", db_default="")
     # The tool has run, or never will; until then the call is open.
     finished_at = models.DateTimeField(null=True)
     # The approval_required: every connecting device gets it while it is pending (D28).

@@ -11,6 +11,7 @@ from devices_app.models import Device
 from devices_app.signals import device_paired, device_revoked
 from sessions_app import notifications
 from sessions_app.agents import inbox
+from sessions_app.approvals.rules import store as rules
 from sessions_app.log import cursors
 from sessions_app.log.outbox import outbox
 
@@ -37,8 +38,9 @@ def on_device_paired(
 
 @receiver(device_revoked)
 def on_device_revoked(sender: type[Device], device: Device, **_: Any) -> None:
-    """Withdraw its waiting prompts; polling closes its sockets."""
+    """Withdraw its waiting prompts and its rules; polling closes its sockets."""
     with outbox() as box:
+        rules.remove_of(device.pk)
         for session in inbox.withdraw(device.pk):
             why = f"{device.name}, which had sent them, was revoked before the agent took them."
             box.append_to_all(encode(notifications.happened(session, "withdrawn", why)))

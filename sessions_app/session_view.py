@@ -9,13 +9,14 @@ from bridge_project.kernel import limits
 from bridge_project.kernel.ages import ages
 from bridge_project.protocol.resources import SessionInfo
 from bridge_project.protocol.types import now_text
+from sessions_app.approvals.rules import store as rules
 from sessions_app.models import Session
 
 # The only columns read of thousands of sessions: recent events would take longer than all the rest.
 COLUMNS = (
     *("pk", "session_id", "agent_type", "title", "working_directory"),
     *("kind", "status", "turn", "doing", "pending_approvals", "last_activity_at", "last_sign_at"),
-    *("expired", "forgotten", "resume_id", "titled"),
+    *("expired", "forgotten", "resume_id", "titled", "rules"),
 )
 
 
@@ -92,6 +93,7 @@ def state_of(session: Any) -> dict[str, Any]:
         "resumable": is_resumable(session),
         "last_activity_at": now_text(session.last_activity_at),
         "quiet_since": quiet and now_text(quiet),
+        "rules": rules.shown(session),
     }
 
 

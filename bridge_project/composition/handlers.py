@@ -25,6 +25,7 @@ HANDLERS: Final[Mapping[type[ClientPayload], Handler]] = {
     c.SessionInterrupt: session.session_interrupt,
     c.Message: session.message,
     c.ApprovalResponse: session.approval_response,
+    c.RuleRemove: session.rule_remove,
     c.ReplayRequest: session.replay_request,
     c.FileList: repository.file_list,
     c.FileRead: repository.file_read,

@@ -131,7 +131,8 @@ class ApprovalResponse(ClientPayload):
     ``modified`` needs ``modifications``: the parameters with which the tool shall run instead.
     ``option_id``: which of the ``options`` of ``approval_required``; to approve needs it where
     several allow the call, to reject takes the first. ``reason``: what the agent is told when the
-    call is rejected (D68).
+    call is rejected. ``remember``: with ``approved``, which of the call's rules to keep for the
+    rest of the session (D68).
     """
 
     type = "approval_response"
@@ -151,6 +152,7 @@ class ApprovalResponse(ClientPayload):
 
     option_id: str | None = None
     reason: str | None = Field(None, max_length=limits.REJECTION_REASON_CHARS)
+    remember: str | None = None
 
     # On the field, not the model: a model's validator does not run while another field is wrong,
     # and every violation is to be listed.
@@ -162,6 +164,18 @@ class ApprovalResponse(ClientPayload):
         if value is None and info.data.get("decision") == "modified":
             raise ValueError("must be given when decision is modified")
         return value
+
+
+class RuleRemove(ClientPayload):
+    """Take a rule of a session back: what it covered asks again (D68).
+
+    The answer shows the session without it, also when somebody has taken it back before.
+    """
+
+    type = "rule_remove"
+    reply = ("session_update",)
+    session_id: types.SessionId
+    rule_id: str
 
 
 class GitStatusRequest(SessionPayload):

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from pydantic import SerializerFunctionWrapHandler, model_serializer
+from pydantic import ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
 
 from bridge_project.protocol import types
 from bridge_project.protocol.base import Sent
@@ -16,13 +16,29 @@ class Doing(Sent):
     since: types.Timestamp
 
 
+class RuleUse(Sent):
+    """Name the rule that approved a call, who set it on which device, and when (D68)."""
+
+    id: str
+    label: str
+    device: str
+    since: types.Timestamp
+
+
+class SessionRule(RuleUse):
+    """Describe a rule of a session; ``used``: how many calls it has approved (D68)."""
+
+    used: types.Count = 0
+
+
 class SessionState(Sent):
     """Describe a session for home screens, beyond the specification (D54).
 
     ``turn``: the agent does nothing, works, or waits for a person; ``doing`` is null when no tool
     call is open. ``resumable``: ``session_start`` with ``resume`` true starts its agent again
     (D60). ``quiet_since``: the last sign of an observed session that works or waits and has given
-    none for five minutes, else null (D65).
+    none for five minutes, else null (D65). ``rules``: what a person approves without being asked
+    each time, oldest first (D68).
     """
 
     nullable = frozenset({"doing", "quiet_since"})
@@ -34,6 +50,7 @@ class SessionState(Sent):
     resumable: bool
     last_activity_at: types.Timestamp
     quiet_since: types.Timestamp | None = None
+    rules: list[SessionRule] = []
 
     # Sent as null, because a client merges an update into its state. Without a return type the
     # schema stays that of the fields.
@@ -84,6 +101,20 @@ class ApprovalOption(Sent):
     id: str
     name: str
     kind: types.OptionKind
+
+
+class RuleOffer(Sent):
+    """Offer to approve a call and what is like it, for the rest of the session (D68).
+
+    ``covers`` and ``not`` say in words what the rule would approve, and what asks all the same.
+    """
+
+    id: str
+    label: str
+    covers: str
+    excluded: str = Field(alias="not")
+
+    model_config = ConfigDict(serialize_by_alias=True)
 
 
 class ToolErrorDetails(Sent):

@@ -115,11 +115,15 @@ _READING_IDEAS: dict[str, str] = {
         (?:docker\ (?:ps|images|logs|inspect)|kubectl\ (?:get|describe|logs))(?:\ |$)""",
     "Any program's version or help.": r"[\w.+-]+\ (?:--version|--help)$",
 }
+# the same of commands that only add to the directory in which they run: no place elsewhere, and
+# nothing that a variable or a pattern could make one
+_ADDING = r"(?:touch|mkdir|git\ add)(?:\ (?!\S*\.\.(?:/|\ |$)|[/~])[^\s$*?\[]+)+$"
 # the same of commands that build or test, behind what holds for all of them
 _BUILDING_HEAD = r"""
     (?!.*\ (?:--(?:fix|write|in-place)\b   # not those that change sources, or what others have
       |(?:un)?install|(?:un)?deploy|publish|release|upload|push|(?:dist|very)?clean|migrate|reset
       |destroy))
+    (?:\.?venv/bin/|node_modules/\.bin/)?
     (?:(?:npx|uv\ run|poetry\ run|bundle\ exec|python[\d.]*\ -m)\ )?"""
 _BUILDING_IDEAS: dict[str, str] = {
     "Builds.": r"(?:make|cmake|ninja|tsc|gradle|mvn|\./gradlew|\./mvnw)(?:\ |$)",
@@ -146,6 +150,7 @@ CRITICAL_COMMAND = re.compile(
 )
 READING_COMMAND = re.compile(_any_of(_READING_IDEAS), re.VERBOSE)
 BUILDING_COMMAND = re.compile(_BUILDING_HEAD + _any_of(_BUILDING_IDEAS), re.VERBOSE)
+ADDING_COMMAND = re.compile(_ADDING, re.VERBOSE)
 # These do not change what a command line does: beside others they do not count, alone they only
 # read. A shell also runs commands in the subscript of a variable that some of them name.
 SILENT_COMMAND = re.compile(
@@ -172,7 +177,7 @@ SENSITIVE_PATH = re.compile(
 def risk_of(tool: str, params: Mapping[str, Any]) -> RiskLevel:
     """Rate a tool call.
 
-    ``low``: only reads; ``medium``: builds or tests, writes a file, asks the network, or is
+    ``low``: only reads; ``medium``: builds or tests, adds or writes a file, asks the network, or is
     unknown; ``high``: a command that changes something or is not understood, or a sensitive path;
     ``critical``: a CRITICAL_COMMAND.
     """
@@ -219,7 +224,7 @@ _TOKEN = re.compile(
 )
 _QUOTED = re.compile(r"""'([^']*)'|"((?:[^"\\]|\\.)*)"|\\(.)""", re.DOTALL)
 _KEYWORD = re.compile(
-    r"(?:(?:if|then|else|elif|while|until|do|!|time|timeout \d+s?) )+|/(?:usr/)?bin/"
+    r"\A(?:(?:(?:if|then|else|elif|while|until|do|!|time|timeout \d+s?) )+|/(?:usr/)?bin/)"
 )
 _SET_FOR_IT = re.compile(r"(?:(?:CI|LANG|LC_ALL|TZ|NODE_ENV|NO_COLOR|FORCE_COLOR)=\S* )+")
 _SHELL = re.compile(r"(?:/bin/)?(?:ba|z)?sh$")
@@ -230,6 +235,7 @@ def _risk_of_command(command: str, depth: int = 0) -> RiskLevel:
     """Rate a shell command by its gravest part; ``high`` if it is not understood."""
     parts = list(_parts(command)) if len(command) <= _COMMAND_PLAIN_CHARS else [None]
     rated: set[RiskLevel] = set()
+    moves = adds = False
     for words in parts:
         if words is None or any(SECRET_PATH.search(word) for word in words):
             return "high"
@@ -244,8 +250,14 @@ def _risk_of_command(command: str, depth: int = 0) -> RiskLevel:
             rated.add("medium")
         elif SILENT_COMMAND.match(simple):
             rated.add("low")
+            moves |= words[0] == "cd"
+        elif ADDING_COMMAND.match(simple) and not any(map(SENSITIVE_PATH.search, words)):
+            rated.add("medium")
+            adds = True
         else:
             return "high"
+    if moves and adds:  # somewhere else
+        return "high"
     return next((level for level in ("high", "medium", "low") if level in rated), "high")
 
 

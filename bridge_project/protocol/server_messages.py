@@ -10,6 +10,8 @@ from bridge_project.protocol.resources import (
     ApprovalOption,
     HealthChecks,
     PushOffer,
+    RuleOffer,
+    RuleUse,
     SessionInfo,
     SubAgent,
     ToolErrorDetails,
@@ -187,7 +189,8 @@ class ReplayBuffer(ServerPayload):
 class ToolCall(SessionRow):
     """Report that the agent uses a tool.
 
-    ``agent`` (added, D65): the subagent whose call it is.
+    ``agent`` (added, D65): the subagent whose call it is. ``decided_by`` and ``rule`` (added, D68):
+    a rule of a person has approved it, so nobody is asked.
     """
 
     type = "tool_call"
@@ -196,6 +199,8 @@ class ToolCall(SessionRow):
     params: dict[str, Any]
     description: str
     agent: SubAgent | None = None
+    decided_by: types.Decider | None = None
+    rule: RuleUse | None = None
 
 
 class ApprovalRequired(SessionRow):
@@ -205,7 +210,8 @@ class ApprovalRequired(SessionRow):
     missed it (D38). ``changed`` (added, D65): a hook of the agent changed the parameters since the
     call was reported; these are the ones that will run. ``options`` (added): where the agent has
     several ways to allow the call, or to refuse it, all of them; ``option_id``: the one that was
-    chosen (D68).
+    chosen (D68). ``remember`` (added, D68): rules for the rest of the session that would cover the
+    call; ``remembered``: the id of the one that was chosen.
     """
 
     type = "approval_required"
@@ -225,6 +231,8 @@ class ApprovalRequired(SessionRow):
     modifications: dict[str, Any] | None = None
     options: list[ApprovalOption] | None = None
     option_id: str | None = None
+    remember: list[RuleOffer] | None = None
+    remembered: str | None = None
 
 
 class ApprovalRecorded(ServerPayload):

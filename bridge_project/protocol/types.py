@@ -21,7 +21,7 @@ HookEventName = Literal[
 ]
 Platform = Literal["ios", "android", "web"]
 Decision = Literal["approved", "rejected", "modified"]
-Decider = Literal["device", "agent", "bridge"]
+Decider = Literal["device", "agent", "bridge", "rule"]
 OptionKind = Literal["allow_once", "reject_once"]
 ApprovalSource = Literal["hooks", "agent_sdk"]
 ConnectionMode = Literal[

@@ -141,6 +141,8 @@ class Driver(ABC):
 
     asks: bool | None = True
 
+    directory: Path | None = None  # where its session works, resolved; None: not known yet
+
     def __init__(self) -> None:
         self.events = EventQueue()
         self.approvals = PendingApprovals(self.events)

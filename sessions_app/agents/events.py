@@ -11,6 +11,7 @@ from bridge_project.kernel import limits
 from bridge_project.kernel.text import clean
 from bridge_project.protocol.resources import ApprovalOption
 from bridge_project.protocol.types import FinishReason
+from sessions_app.approvals.rules.matching import ASKS, Judgement
 from sessions_app.approvals.tool_call import Call
 from sessions_app.approvals.tool_result import Failure
 
@@ -41,10 +42,12 @@ class ApprovalAsked(Event):
     """Report a call that waits for a decision, under the id of ``call``.
 
     ``options``: among which a person chooses, if several allow it, or several refuse it.
+    ``judgement``: which rules would cover it.
     """
 
     call: Call
     options: Sequence[ApprovalOption] = ()
+    judgement: Judgement = ASKS
 
 
 @dataclass(frozen=True, slots=True)

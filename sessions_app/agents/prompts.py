@@ -83,6 +83,8 @@ def interrupt(session_pk: int, *, device: Device | None) -> None:
     with outbox():
         session = _active(session_pk)
         inbox.add(session, inbox.Kind.INTERRUPT)
+        session.rules = ""  # whoever stops the agent wants to be asked again (D68)
+        session.save(update_fields=["rules"])
         _record("interrupt", session, device)
 
 

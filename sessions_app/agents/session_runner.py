@@ -13,12 +13,14 @@ from typing import Any, Literal
 import structlog
 
 from bridge_project.kernel import limits
-from bridge_project.kernel.threads import agent_writers
+from bridge_project.kernel.errors import BridgeError
+from bridge_project.kernel.threads import agent_writers, disk
 from sessions_app.agents import inbox
 from sessions_app.agents.breaker import Breaker
 from sessions_app.agents.driver import Driver, Verdict
 from sessions_app.agents.events import (
     AgentDied,
+    ApprovalAsked,
     Event,
     StoppedAsking,
     TurnEnded,
@@ -27,6 +29,7 @@ from sessions_app.agents.events import (
 )
 from sessions_app.agents.sanitize import coalesce
 from sessions_app.agents.session_writer import OwnershipLost, SessionLog
+from sessions_app.approvals.rules.matching import judge
 from sessions_app.models import Command, Session
 
 log = structlog.get_logger("bridge.agent")
@@ -161,6 +164,7 @@ class SessionRunner:
                 else event
                 for event in batch
             ]
+        batch = [await self._judged(event) for event in batch]
         await agent_writers.retry(self._session_log.write, coalesce(batch), busy=self.busy)
         if kinds != {TurnSilent}:
             self.used_at = time.monotonic()
@@ -177,6 +181,22 @@ class SessionRunner:
         for event in batch:
             if isinstance(event, AgentDied):
                 self._end(self, "died", event.reason)
+
+    async def _judged(self, event: Event) -> Event:
+        """Add to a call that asks which rules would cover it, as the files are now.
+
+        Where several options allow it a person chooses, whatever rules there are. A directory that
+        does not answer in time judges nothing, so the call asks.
+        """
+        if not isinstance(event, ApprovalAsked) or event.options or self.driver.directory is None:
+            return event
+        directory = self.driver.directory
+        try:
+            async with asyncio.timeout(limits.RULE_SECONDS):
+                judgement = await disk.run(str(directory), judge, event.call, directory)
+        except (BridgeError, OSError, TimeoutError):
+            return event
+        return replace(event, judgement=judgement)
 
     # -- from the inbox to the agent ---------------------------------------------------------------
 

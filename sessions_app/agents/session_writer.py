@@ -21,6 +21,7 @@ from bridge_project.protocol.types import FinishReason, SessionEndReason
 from sessions_app import leases, notifications
 from sessions_app.agents import events, inbox, sanitize
 from sessions_app.approvals import service as approvals
+from sessions_app.approvals.rules import store as rules
 from sessions_app.approvals.tool_call import usable_id
 from sessions_app.log.outbox import Outbox, outbox
 from sessions_app.log.reader import Row
@@ -29,7 +30,7 @@ from sessions_app.observed import sessions as observed_sessions
 
 log = structlog.get_logger("bridge.agent")
 
-_STATE = ("status", "reason", "owner", "closed_at", "expired", "forgotten", "asks")
+_STATE = ("status", "reason", "owner", "closed_at", "expired", "forgotten", "asks", "rules")
 _TURN = ("turn", "doing", "pending_approvals")
 _SAVED = (*_STATE, *_TURN, "open_message", "resume_id", "last_activity_at")
 
@@ -65,13 +66,8 @@ class SessionWriter:
                 self.close_stream("tool_call")
                 ours = sanitize.storable_call(call)
                 self.ids[call.id] = approvals.report(self.box, self.session, ours)
-            case events.ApprovalAsked(call, options):
-                self.close_stream("tool_call")
-                ours = sanitize.storable_call(call)
-                if call.id in self.ids:  # it was announced, under an id that was free
-                    ours = replace(ours, id=self.ids[call.id])
-                record = approvals.ask(self.box, self.session, ours, options=options)
-                self.ids[call.id] = record.tool_call_id
+            case events.ApprovalAsked():
+                self._ask(event)
             case events.ApprovalWithdrawn(call_id):
                 self.reject_pending("interrupted", tool_call_id=self.ids.get(call_id, call_id))
             case events.ToolSucceeded() | events.ToolStopped() | events.ToolFailed():
@@ -118,6 +114,23 @@ class SessionWriter:
             self._append(s.StreamChunk(**ids, content=piece, is_tool_use=chunk.is_tool_use))
 
     # -- tools -------------------------------------------------------------------------------------
+
+    def _ask(self, event: events.ApprovalAsked) -> None:
+        """Ask the devices about a call, unless a rule of a person has approved it (D68)."""
+        self.close_stream("tool_call")
+        call = event.call
+        ours = sanitize.storable_call(call)
+        if call.id in self.ids:  # it was announced, under an id that was free
+            ours = replace(ours, id=self.ids[call.id])
+        record = approvals.ask(
+            self.box,
+            self.session,
+            ours,
+            options=event.options,
+            judgement=event.judgement,
+            rule=rules.covering(self.session, event.judgement),
+        )
+        self.ids[call.id] = record.tool_call_id
 
     def _conclude(
         self, event: events.ToolSucceeded | events.ToolStopped | events.ToolFailed
@@ -205,7 +218,8 @@ class SessionWriter:
             self.session.set_turn(Session.Turn.IDLE)
 
     def _cut_turn(self, reason: str, finish: FinishReason) -> None:
-        """End the calls and the stream that a turn leaves open."""
+        """End the calls, the stream, and the rules that an agent leaves."""
+        self.session.rules = ""
         cut = self.in_turn
         self.reject_pending(reason)
         approvals.fail_unfinished_calls(self.box, self.session, reason)

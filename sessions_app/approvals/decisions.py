@@ -13,6 +13,7 @@ from devices_app import audit
 from devices_app.models import Device
 from sessions_app import leases, notifications
 from sessions_app.agents import inbox
+from sessions_app.approvals.rules import store as rules
 from sessions_app.approvals.tool_call import usable_id
 from sessions_app.log.outbox import Outbox, outbox
 from sessions_app.models import LogRow, Session, ToolCall
@@ -38,9 +39,10 @@ def decide(device: Device, asked: ApprovalResponse) -> ApprovalRecorded:
         record = known.filter(tool_call_id=id_).select_related("device").first()
         shown = json.loads(record.frame)["payload"] if record is not None and record.frame else {}
         option = _option(shown, asked)
+        label = _rule_offered(shown, asked)
         stands = record is not None and (
-            (record.decision, record.modifications, shown.get("option_id"))
-            == (decision, given, option)
+            (record.decision, record.modifications, shown.get("option_id"), shown.get("remembered"))
+            == (decision, given, option, asked.remember)
         )
         if session.status == Session.Status.CLOSED and not stands:
             raise BridgeError("SESS_CLOSED", session_id=session_id)
@@ -48,17 +50,20 @@ def decide(device: Device, asked: ApprovalResponse) -> ApprovalRecorded:
             raise BridgeError("TOOL_CALL_NOT_FOUND", session_id=session_id)
         if record.decision == ToolCall.Decision.PENDING:
             record.modifications = given
-            if option is not None:
+            chosen = {"option_id": option, "remembered": asked.remember}
+            if chosen := {name: value for name, value in chosen.items() if value is not None}:
                 frame = json.loads(record.frame)
-                frame["payload"]["option_id"] = option
+                frame["payload"] |= chosen
                 record.frame = jsontext.dumps(frame)
+            if asked.remember is not None and label is not None:
+                rules.keep(session, asked.remember, label, record, device, box.now)
             record.forwarded = _forward(session, record, asked, option)
             store_decision(
                 box, session, record, decision, by=ToolCall.DecidedBy.DEVICE, device=device
             )
             session.last_activity_at = box.now
             session.decided_by_device = session.kind == Session.Kind.OBSERVED
-            changed = ("pending_approvals", "turn", "doing", "decided_by_device")
+            changed = ("pending_approvals", "turn", "doing", "decided_by_device", "rules")
             session.save(update_fields=(*changed, "last_activity_at"))
         elif not stands:
             raise _already_decided(session_id, record)
@@ -86,6 +91,51 @@ def _option(shown: dict[str, Any], asked: ApprovalResponse) -> str | None:
         words = f"option_id: name one of the {len(ids)} ways to allow this call; it still waits."
         raise BridgeError("PROTO_INVALID_MESSAGE", words, session_id=asked.session_id)
     return asked.option_id if asked.option_id is not None or not ids else ids[0]
+
+
+def _rule_offered(shown: dict[str, Any], asked: ApprovalResponse) -> str | None:
+    """Return the label of the rule that is to be kept, if one is.
+
+    Raises PROTO_INVALID_MESSAGE for one that was not offered with the call.
+    """
+    if asked.remember is None:
+        return None
+    offered = {one["id"]: str(one["label"]) for one in shown.get("remember") or []}
+    if asked.decision != "approved" or asked.remember not in offered:
+        words = "remember: no such rule is offered with this call; it still waits."
+        raise BridgeError("PROTO_INVALID_MESSAGE", words, session_id=asked.session_id)
+    return offered[asked.remember]
+
+
+def approve_by_rule(box: Outbox, session: Session, record: ToolCall, rule: rules.Rule) -> None:
+    """Approve a call that a rule covers, and queue the decision for the agent (D68)."""
+    device = Device.objects.filter(pk=rule["device_pk"]).first()
+    record.decision, record.decided_by = ToolCall.Decision.APPROVED, ToolCall.DecidedBy.RULE
+    record.device, record.decided_at, record.forwarded = device, box.now, True
+    record.save()
+    rules.count(session, rule)
+    decided = {"decision": record.decision, "modifications": None}
+    inbox.add(session, inbox.Kind.DECIDE, tool_call_id=record.tool_call_id, **decided)
+    about = {"subject": record.tool_call_id, "tool": record.tool, "rule": rule["label"]}
+    about |= {"decision": record.decision, "session_id": session.session_id}
+    audit.record("decision", actor=ToolCall.DecidedBy.RULE, device=device, **about)
+
+
+def remove_rule(device: Device, session_id: str, rule_id: str) -> Session:
+    """Take a rule back (D68).
+
+    Raises BridgeError SESSION_NOT_FOUND, or PROTO_INVALID_MESSAGE for a rule that is not there.
+    """
+    with outbox():  # so a call is judged either before or after
+        session = Session.objects.filter(session_id=session_id).first()
+        if session is None:
+            raise BridgeError("SESSION_NOT_FOUND", session_id=session_id)
+        if (label := rules.remove(session, rule_id)) is None:
+            words = "rule_id: the session has no such rule."
+            raise BridgeError("PROTO_INVALID_MESSAGE", words, session_id=session_id)
+        session.save(update_fields=["rules"])
+        audit.record("rule_removed", device=device, session_id=session_id, subject=label)
+    return session
 
 
 def _forward(

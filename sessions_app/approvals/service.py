@@ -21,7 +21,9 @@ from bridge_project.protocol.resources import ApprovalOption, ToolOutcome
 from bridge_project.protocol.types import ApprovalSource
 from sessions_app import notifications
 from sessions_app.approvals import open_calls
-from sessions_app.approvals.decisions import store_decision
+from sessions_app.approvals.decisions import approve_by_rule, store_decision
+from sessions_app.approvals.rules import store as rules
+from sessions_app.approvals.rules.matching import ASKS, Judgement
 from sessions_app.approvals.tool_call import DIALOGS, Call
 from sessions_app.approvals.tool_result import Failure
 from sessions_app.log.outbox import Outbox, outbox
@@ -53,15 +55,25 @@ def report(box: Outbox, session: Session, call: Call) -> str:
     tool_call_id = begun or call.id or ""
     _begin(session, call, tool_call_id, box.now)
     if begun:  # else it is open already
-        ids = {"session_id": session.session_id, "tool_call_id": tool_call_id, "tool": call.tool}
-        message = s.ToolCall(
-            **ids,
-            params=dict(call.params),
-            description=call.description,
-            agent=call.agent.wire(),
-        )
-        box.append(session.feed, encode(message))
+        announce(box, session, call, tool_call_id)
     return tool_call_id
+
+
+def announce(
+    box: Outbox, session: Session, call: Call, id_: str, rule: rules.Rule | None = None
+) -> None:
+    """Append ``tool_call``: of a call that nobody is asked about."""
+    message = s.ToolCall(
+        session_id=session.session_id,
+        tool_call_id=id_,
+        tool=call.tool,
+        params=dict(call.params),
+        description=call.description,
+        agent=call.agent.wire(),
+        decided_by=None if rule is None else "rule",
+        rule=None if rule is None else rules.use_of(rule),
+    )
+    box.append(session.feed, encode(message))
 
 
 def ask(
@@ -71,11 +83,15 @@ def ask(
     *,
     of_open_call: bool = False,
     options: Sequence[ApprovalOption] = (),
+    judgement: Judgement = ASKS,
+    rule: rules.Rule | None = None,
 ) -> ToolCall:
     """Record a call that waits for a person, with ``approval_required``, once.
 
     ``of_open_call``: a permission request, which is about a call that has been reported already if
     there is one (D37). In a session that has ended nobody waits: there the call is rejected.
+    ``judgement``: which rules a person is offered; ``rule``: the one that approves the call instead
+    of a person, with ``tool_call`` (D68).
     """
     source: ApprovalSource = "hooks" if session.kind == Session.Kind.OBSERVED else "agent_sdk"
     if source == "hooks":
@@ -89,7 +105,19 @@ def ask(
         record = ToolCall(session=session, tool_call_id=id_, created_at=box.now)
     if record.decision is not None:
         return record
+    # Calls that ask are kept in full; the details of others are in the log only.
     changed = source == "hooks" and record.same not in ("", call.digest)
+    record.tool, record.same, record.source = open_calls.name_of(call), call.digest, source
+    record.agent_id, record.agent_type = call.agent
+    record.risk_level, record.decision = call.risk_level, _PENDING
+    record.description = call.description.replace("\x00", " ")
+    record.reasoning = call.reasoning and call.reasoning.replace("\x00", " ")
+    record.params, record.exact = jsontext.dumps(call.params), judgement.digest
+    if rule is not None:
+        _begin(session, call, record.tool_call_id, box.now)
+        announce(box, session, call, record.tool_call_id, rule)
+        approve_by_rule(box, session, record, rule)
+        return record
     message = encode(
         s.ApprovalRequired(
             session_id=session.session_id,
@@ -103,15 +131,10 @@ def ask(
             agent=call.agent.wire(),
             changed=changed or None,
             options=list(options) or None,
+            remember=list(judgement.offers) or None,
         )
     )
-    # Calls that ask are kept in full; the details of others are in the log only.
-    record.tool, record.same, record.source = open_calls.name_of(call), call.digest, source
-    record.agent_id, record.agent_type = call.agent
-    record.risk_level, record.decision = call.risk_level, _PENDING
-    record.description = call.description.replace("\x00", " ")
-    record.reasoning = call.reasoning and call.reasoning.replace("\x00", " ")
-    record.params, record.frame = jsontext.dumps(call.params), message.text
+    record.frame = message.text
     record.save()
     session.pending_approvals += 1
     _begin(session, call, record.tool_call_id, box.now, waits=True)

@@ -18,6 +18,8 @@ QUESTION = "AskUserQuestion"  # the tool with which claude-code asks the person 
 DIALOGS = frozenset({QUESTION, "ExitPlanMode"})  # what a person says goes into their parameters
 SUMMARY_CHARS = 200
 _SORTED = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
+# The names that agents give to where a call runs.
+DIRECTORIES = ("cwd", "workdir", "directory", "dir_path", "working_directory")
 # What a person wants to know first of a call, by the names that agents give their parameters.
 MAIN_PARAMETERS = (
     *("command", "file_path", "notebook_path", "path", "url"),
@@ -45,7 +47,10 @@ MAIN_AGENT: Final = Agent()
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """Hold a tool call; ``id`` is None when the agent gave no usable one."""
+    """Hold a tool call; ``id`` is None when the agent gave no usable one.
+
+    ``directory``: absolute, where it would run; empty when the agent does not say.
+    """
 
     id: str | None
     tool: str
@@ -54,6 +59,7 @@ class Call:
     risk_level: RiskLevel = "medium"
     reasoning: str | None = None
     agent: Agent = MAIN_AGENT
+    directory: str = ""
 
     @property
     def digest(self) -> str:

@@ -279,6 +279,13 @@ async def approval_response(
     return await writers.run(decisions.decide, connection.paired, message.payload)
 
 
+async def rule_remove(connection: ClientConnection, message: ClientMessage) -> s.SessionUpdate:
+    payload: c.RuleRemove = message.payload
+    about = (connection.paired, payload.session_id, payload.rule_id)
+    session = await writers.run(decisions.remove_rule, *about)
+    return s.SessionUpdate(session=session_view.info_of(session))
+
+
 async def replay_request(connection: ClientConnection, message: ClientMessage) -> None:
     session = await session_of(connection, message)
     frames, complete = await readers.run(

@@ -128,6 +128,20 @@ declare namespace Wire {
     tool?: string;
   }
 
+  interface RuleOffer {
+    id: string;
+    label: string;
+    covers: string;
+    not: string;
+  }
+
+  interface RuleUse {
+    id: string;
+    label: string;
+    device: string;
+    since: string;
+  }
+
   interface Session {
     kind: "observed" | "bridge";
     session_status: "created" | "active" | "paused" | "closed" | "error";
@@ -137,6 +151,7 @@ declare namespace Wire {
     resumable: boolean;
     last_activity_at: string;
     quiet_since: string | null;
+    rules: SessionRule[];
     id: string;
     agent_type: string;
     title: string;
@@ -157,6 +172,7 @@ declare namespace Wire {
     resumable: boolean;
     last_activity_at: string;
     quiet_since: string | null;
+    rules: SessionRule[];
     session_id: string;
     agent: string;
     title: string;
@@ -166,6 +182,14 @@ declare namespace Wire {
   interface SessionList {
     sessions: Session[];
     total: number;
+  }
+
+  interface SessionRule {
+    id: string;
+    label: string;
+    device: string;
+    since: string;
+    used: number;
   }
 
   interface SubAgent {
@@ -249,6 +273,11 @@ declare namespace Wire {
       modifications?: Free | null;
       option_id?: string | null;
       reason?: string | null;
+      remember?: string | null;
+    };
+    rule_remove: {
+      session_id: string;
+      rule_id: string;
     };
     git_status_request: {
       session_id: string;
@@ -386,6 +415,9 @@ declare namespace Wire {
       forwarded: boolean;
       decided_at: string;
     };
+    session_update: {
+      session: SessionInfo;
+    };
     git_status_response: {
       session_id: string;
       branch: string;
@@ -444,9 +476,6 @@ declare namespace Wire {
       session_id: string;
       session?: SessionInfo;
     };
-    session_update: {
-      session: SessionInfo;
-    };
     tool_call: {
       session_id: string;
       tool_call_id: string;
@@ -454,6 +483,8 @@ declare namespace Wire {
       params: Free;
       description: string;
       agent?: SubAgent;
+      decided_by?: "device" | "agent" | "bridge" | "rule";
+      rule?: RuleUse;
     };
     approval_required: {
       session_id: string;
@@ -468,10 +499,12 @@ declare namespace Wire {
       changed?: boolean;
       decision?: "approved" | "rejected" | "modified";
       decided_at?: string;
-      decided_by?: "device" | "agent" | "bridge";
+      decided_by?: "device" | "agent" | "bridge" | "rule";
       modifications?: Free;
       options?: ApprovalOption[];
       option_id?: string;
+      remember?: RuleOffer[];
+      remembered?: string;
     };
     tool_result: {
       session_id: string;
@@ -553,6 +586,7 @@ declare namespace Wire {
     message: "stream_start" | "stream_chunk" | "stream_end";
     session_interrupt: "stream_end";
     approval_response: "approval_recorded";
+    rule_remove: "session_update";
     git_status_request: "git_status_response";
     git_commit: "git_status_response";
     git_push: "git_push_response";

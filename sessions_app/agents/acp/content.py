@@ -34,7 +34,6 @@ TOOL_OF_KIND = {
 CHANGES_NOTHING = frozenset({"read", "search", "think", "fetch", "execute", "switch_mode"})
 HAS_NO_COMMAND = ("edit", "delete", "move", "other", "")  # its "command" is a word of its own
 # the names that agents give the directory of a command
-DIRECTORIES = ("cwd", "workdir", "directory", "dir_path", "working_directory")
 AS_RISKY_AS = {"Search": "Grep", "Think": "TodoWrite"}
 _OUTPUTS = ("output", "content", "aggregated_output", "stdout", "error", "message")
 # codex-acp gives its own record of a call as its input; "reason" is taken for the call's reasoning

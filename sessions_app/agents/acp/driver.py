@@ -69,6 +69,7 @@ class AcpDriver(Driver):
     # -- starting ----------------------------------------------------------------------------------
 
     async def start(self, directory: Path, resume_id: str | None = None) -> None:
+        self.directory = directory
         self._files = TemporaryDirectory(prefix="bridge-agent-", ignore_cleanup_errors=True)
         command, more = recipes.launch(self._command, directory, Path(self._files.name))
         group = await groups.start(command, directory, more=more, stdin=True)

@@ -11,7 +11,7 @@ from sessions_app.agents.acp import content, lenient
 from sessions_app.agents.acp.shown import shown_change, unnamed
 from sessions_app.agents.diffs import Change
 from sessions_app.agents.driver import describe_call
-from sessions_app.approvals.tool_call import DESCRIPTION_CHARS, Call
+from sessions_app.approvals.tool_call import DESCRIPTION_CHARS, DIRECTORIES, Call
 
 _RISKS: tuple[RiskLevel, ...] = get_args(RiskLevel)
 Update = schema.ToolCallStart | schema.ToolCallProgress | schema.ToolCallUpdate
@@ -150,7 +150,7 @@ class Record:
         """Return the paths of files and directories that it names, each once."""
         raw = self.raw_input if isinstance(self.raw_input, dict) else {}
         params = content.parameters_of(raw, self.call_id)
-        where = [params[name] for name in content.DIRECTORIES if isinstance(params.get(name), str)]
+        where = [params[name] for name in DIRECTORIES if isinstance(params.get(name), str)]
         changed = (change.path for change in self.changes)
         return [*dict.fromkeys((*paths_in(params), *where, *changed, *self.paths))]
 

@@ -10,6 +10,7 @@ import time
 import uuid
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from acp import schema
@@ -100,7 +101,8 @@ class ToolCalls:
         record.refused, record.allowed = None, False
         record.merge(update)
         # a person is asked about the call as it is now, whatever was announced
-        record.announced = record.ask(self._outside(record))
+        asked = record.ask(self._outside(record))
+        record.announced = record.asked = replace(asked, directory=str(self._directory))
         record.content = []  # what was shown to the person who decides is not the call's result
         return record
 

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import uuid
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -38,6 +39,7 @@ class ClaudeDriver(Driver):
         self._reader: asyncio.Task[None] | None = None
         self._querying: asyncio.Task[None] | None = None  # a prompt, which an agent may not read
         self._closing = False
+        self._places: dict[str, str] = {}  # a call that will ask → where the agent's shell is
 
     @property
     def error_output(self) -> str:
@@ -48,12 +50,13 @@ class ClaudeDriver(Driver):
         if program is None:
             raise CannotStart(installed.problem() or "The agent's program is not there.")
         self._translation = Translation(resume_id)
+        self.directory = directory
         with TemporaryDirectory(prefix="bridge-agent-", ignore_cleanup_errors=True) as place:
             # which the program reads while it starts
             text = await asyncio.to_thread(memory.write, directory, Path(place, "memory"))
             command = process.command(program, resume_id, text)
             group = await groups.start(command, directory, more=process.ENVIRONMENT, stdin=True)
-            hooks: Any = {"PreToolUse": [sdk.HookMatcher(hooks=[_always_ask])]}
+            hooks: Any = {"PreToolUse": [sdk.HookMatcher(hooks=[self._always_ask])]}
             options = sdk.ClaudeAgentOptions(can_use_tool=self._permit, hooks=hooks)
             self._process = process.ClaudeProcess(group)
             self._client = sdk.ClaudeSDKClient(options, self._process)
@@ -144,6 +147,7 @@ class ClaudeDriver(Driver):
             async with asyncio.timeout(_CALL_SECONDS), self._message_read:
                 await self._message_read.wait_for(lambda: self._translation.has_call(call_id))
         call = self._translation.ask(call_id, tool, params, context.decision_reason)
+        call = replace(call, directory=self._places.pop(call_id, ""))
         try:
             verdict = await self.approvals.ask(call)
         except asyncio.CancelledError:
@@ -157,6 +161,16 @@ class ClaudeDriver(Driver):
         changed = verdict.modifications if verdict.decision == "modified" else None
         return sdk.PermissionResultAllow(updated_input=None if changed is None else dict(changed))
 
+    async def _always_ask(
+        self, event: sdk.HookInput, call_id: str | None, context: sdk.HookContext
+    ) -> sdk.HookJSONOutput:
+        """Make the agent ask also about commands that it believes only read."""
+        if event["hook_event_name"] != "PreToolUse" or event["tool_name"] in UNASKED:
+            return {}
+        if call_id is not None:
+            self._places[call_id] = event["cwd"]
+        return {"hookSpecificOutput": {"hookEventName": "PreToolUse", "permissionDecision": "ask"}}
+
 
 async def _messages(client: sdk.ClaudeSDKClient) -> AsyncIterator[sdk.Message]:
     """Yield what the agent says; log and skip what the SDK cannot read."""
@@ -168,15 +182,6 @@ async def _messages(client: sdk.ClaudeSDKClient) -> AsyncIterator[sdk.Message]:
             log.warning("agent_message_not_read", agent=installed.NAME, why=str(error))
         else:
             return
-
-
-async def _always_ask(
-    event: sdk.HookInput, call_id: str | None, context: sdk.HookContext
-) -> sdk.HookJSONOutput:
-    """Make the agent ask also about commands that it believes only read."""
-    if event["hook_event_name"] != "PreToolUse" or event["tool_name"] in UNASKED:
-        return {}
-    return {"hookSpecificOutput": {"hookEventName": "PreToolUse", "permissionDecision": "ask"}}
 
 
 async def _message(prompt_id: str, content: str) -> AsyncIterator[dict[str, Any]]:

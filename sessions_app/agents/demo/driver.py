@@ -5,6 +5,7 @@ import json
 import time
 import uuid
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,7 @@ class DemoDriver(Driver):
     async def start(self, directory: Path, resume_id: str | None = None) -> None:
         if resume_id is not None and not resume_id.startswith("demo-"):
             raise CannotResume("This is no session of the demo agent.")
-        self._directory = directory
+        self.directory = directory
         self.events.put(events.SessionIdentified(resume_id or f"demo-{uuid.uuid4()}"))
 
     async def prompt(self, content: str) -> None:
@@ -115,6 +116,7 @@ class DemoDriver(Driver):
             return
         reasoning = "The demo agent was asked to use this tool."
         call = describe_call(f"demo-{uuid.uuid4()}", tool, params, reasoning=reasoning)
+        call = replace(call, directory=str(self.directory))
         self._running = call
         verdict = await self.approvals.ask(call)
         if verdict is None or verdict.decision == "rejected":
@@ -138,7 +140,8 @@ class DemoDriver(Driver):
                 text = readable({"answers": {}, **params})
             self.events.put(events.ToolSucceeded(call, text, duration_ms=_ms_since(began)))
             return
-        self.events.put(await shell.run(call, command, self._directory, self._groups))
+        directory = Path(call.directory)
+        self.events.put(await shell.run(call, command, directory, self._groups))
 
 
 def _ms_since(began: float) -> int:

@@ -1,0 +1,1 @@
+"""Let a person say yes once for all like calls of a session (D68)."""
