@@ -11,10 +11,11 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from bridge_project.kernel import limits
-from bridge_project.kernel.disk_threads import bounded_otherwise
+from bridge_project.kernel.disk_threads import bounded_otherwise, reaches, unbounded
 
 CHUNK: Final = 64 * 1024
 UMASK: Final = 0o022  # the bridge's own is 077, for its data; what a program writes is the user's
@@ -86,14 +87,16 @@ def run(
     stdin: bytes = b"",
     seconds: float,
     max_bytes: int,
-    check: Callable[[], None] | None = None,
+    check: Callable[[], object] | None = None,
 ) -> Done:
     """Run ``command`` and wait for it; call this in a thread.
 
     Its whole group is ended with it, also after a success. ``check`` is called after
-    GIT_CHECK_SECONDS, and then less and less often; an exception from it ends the program. Raises
+    GIT_CHECK_SECONDS, and then less and less often; an exception from it ends the program. By
+    default it sees whether the disk of ``cwd`` answers (see ``disk_threads``). Raises
     TimeoutError after ``seconds``, OSError when it cannot be started.
     """
+    reaches(cwd)
     with tempfile.TemporaryFile() if stdin else open(os.devnull, "w+b") as given:
         given.write(stdin)
         given.seek(0)
@@ -115,7 +118,8 @@ def run(
     out, err = Output(max_bytes), Output(_ERR_MAX_BYTES)
     try:
         with bounded_otherwise():
-            in_time = _read(process, out, err, time.monotonic() + seconds, check)
+            deadline, there = time.monotonic() + seconds, partial(os.path.exists, cwd)
+            in_time = _read(process, out, err, deadline, check or there)
     finally:
         _end(process)
     if not in_time:
@@ -145,7 +149,7 @@ def _read(
     out: Output,
     err: Output,
     deadline: float,
-    check: Callable[[], None] | None,
+    check: Callable[[], object],
 ) -> bool:
     """Read until the program ends or prints too much; False past the deadline."""
     exited, wait = False, limits.GIT_CHECK_SECONDS
@@ -157,8 +161,9 @@ def _read(
         while selector.get_map() and not out.cut:
             if not exited and _exited(process):
                 exited, deadline = True, min(deadline, time.monotonic() + LAST_OUTPUT_SECONDS)
-            elif check is not None and time.monotonic() > check_at:
-                check()
+            elif time.monotonic() > check_at:
+                with unbounded():
+                    check()
                 wait *= 3
                 check_at = time.monotonic() + wait
             ready = selector.select(0 if exited else _EXIT_POLL_SECONDS)

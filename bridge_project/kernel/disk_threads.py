@@ -1,8 +1,10 @@
 """Run calls that touch files in threads, of which a hung mount holds few (D12).
 
-A thread that waits for a dead disk cannot be ended. So each mount has few threads; who waits for
-one that shows no progress is answered after DISK_HUNG_SECONDS, and other mounts go on. Where
-DISK_THREADS_HUNG have been given up, the next call is refused at once, until one returns.
+A thread that waits for a dead disk cannot be ended. So DISK_THREADS_HUNG calls at most, of files
+and of git together, stand on one mount at once. The others wait until one of them leaves it: it is
+done, follows a link to another mount, or waits for a program that has a time limit. Who waits for
+a mount that shows no progress is answered after DISK_HUNG_SECONDS, and other mounts go on. Once all
+that stand on a mount have been given up, the next call is refused at once, until one returns.
 """
 
 from __future__ import annotations
@@ -11,8 +13,8 @@ import asyncio
 import math
 import threading
 import time
-from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Iterator
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from functools import partial
@@ -25,19 +27,21 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 POOL: Final = 64  # threads at most: of so many mounts, halved, each can hang
+LOOK_SECONDS: Final = 1.0  # between looks at a call that something else bounds
 _here = threading.local()  # `.call` is what this thread runs
-_lock = threading.Lock()
-_hung: Counter[str] = Counter()  # mount point → calls that were given up and have not returned
+_changed = threading.Condition()  # its lock guards all below
+_standing: defaultdict[str, set[_Call]] = defaultdict(set)  # of each mount point, of all pools
 
 
 class _Call:
-    """Hold a call: its mount, and when and where it was last seen to go on."""
+    """Hold a call: its mount, and when it was last seen to go on there."""
 
     def __init__(self, threads: DiskThreads, path: str, work: Callable[[], Any]) -> None:
-        self.threads, self.work = threads, work
-        self.path = self.place = path
-        self.mount = mount_point(path)
-        self.moved_at = time.monotonic()
+        self.threads, self.work, self.path = threads, work, path
+        self._place = path  # about which its last step was
+        self._points = mounts.points()
+        self.mount = self._mount_point(path)
+        self.moved_at = time.monotonic()  # `inf`: it needs nobody to give it up
         self.hung = False
         self.future: Future[Any] = Future()
 
@@ -47,8 +51,55 @@ class _Call:
         One that has not begun waits for those before it as long as one of them goes on.
         """
         ahead = () if self.future.running() else tuple(self.threads.active[self.mount])
-        moved_at = max(one.moved_at for one in (self, *ahead))
-        return moved_at + limits.DISK_HUNG_SECONDS - time.monotonic()
+        return _hangs_in(self.moved_at, ahead)
+
+    def reaches(self, path: str) -> None:
+        """Stand on the mount of `path`, once there is room; raise if it hangs."""
+        self._place, mount = path, self._mount_point(path)
+        if mount == self.mount and self in _standing[mount]:
+            self.moved_at = time.monotonic()
+            return
+        with _changed:
+            self._leave()
+            self.threads.move(self, mount)
+            self._stand()
+
+    def leaves(self) -> None:
+        """Make room on the mount, as long as something else bounds how long it takes."""
+        with _changed:
+            self._leave()
+
+    def comes_back(self) -> None:
+        """Stand where its last step was; raise if that hangs."""
+        self._points = mounts.points()  # something may have been mounted meanwhile
+        self.reaches(self._place)
+
+    def _leave(self) -> None:
+        _standing[self.mount].discard(self)
+        self.moved_at = math.inf
+        _changed.notify_all()
+
+    def _stand(self) -> None:
+        since, there = time.monotonic(), _standing[self.mount]
+        while len(there) >= limits.DISK_THREADS_HUNG:
+            seconds = _hangs_in(since, there)
+            if _hangs(self.mount) or seconds <= 0:
+                raise unavailable(self.path)
+            _changed.wait(seconds)
+        there.add(self)
+        self.moved_at = time.monotonic()
+
+    def _mount_point(self, path: str) -> str:
+        """Return the mount that a path lies in, by its name alone; nothing is touched."""
+        while path not in self._points:
+            path = path.rpartition("/")[0] or "/"
+        return path
+
+
+def _hangs_in(since: float, ahead: Iterable[_Call]) -> float:
+    """Return in how many seconds a call hangs that waits for others since then."""
+    moved_at = max([since, *(one.moved_at for one in ahead)])
+    return moved_at + limits.DISK_HUNG_SECONDS - time.monotonic()
 
 
 class DiskThreads:
@@ -58,7 +109,7 @@ class DiskThreads:
     """
 
     def __init__(self, name: str, a_mount: int, around: Callable[[Callable[[], Any]], Any]) -> None:
-        """``a_mount``: calls that run at once for one mount; ``around`` makes each."""
+        """``a_mount``: calls begun for one mount; ``around`` makes each."""
         self._pool = ThreadPoolExecutor(POOL, thread_name_prefix=name)
         self._a_mount, self._around = a_mount, around
         self.active: defaultdict[str, set[_Call]] = defaultdict(set)  # of each mount point
@@ -69,8 +120,8 @@ class DiskThreads:
         call = self._submit(path, partial(function, *args, **kw))
         waiter: asyncio.Future[T] = asyncio.wrap_future(call.future)
         while not waiter.done():
-            await asyncio.wait({waiter}, timeout=max(0.0, min(call.patience(), 60.0)))
-            if not waiter.done() and self._give_up(call):
+            await asyncio.wait({waiter}, timeout=_next_look(call))
+            if not waiter.done() and _give_up(call):
                 waiter.cancel()
                 raise unavailable(call.path)
         return waiter.result()
@@ -79,17 +130,24 @@ class DiskThreads:
         """Do what `run` does, in a thread that may wait."""
         call = self._submit(path, partial(function, *args, **kw))
         while not call.future.done():
-            wait({call.future}, timeout=max(0.0, min(call.patience(), 60.0)))
-            if not call.future.done() and self._give_up(call):
+            wait({call.future}, timeout=_next_look(call))
+            if not call.future.done() and _give_up(call):
                 raise unavailable(call.path)
         result: T = call.future.result()
         return result
 
+    def move(self, call: _Call, mount: str) -> None:
+        """Count a running call for another mount; the lock is held."""
+        self.active[call.mount].discard(call)
+        self.active[mount].add(call)
+        self._start(call.mount)
+        call.mount = mount
+
     def _submit(self, path: str, work: Callable[[], Any]) -> _Call:
         call = _Call(self, path, work)
-        if _hangs(call.mount):
-            raise unavailable(path)
-        with _lock:
+        with _changed:
+            if _hangs(call.mount):
+                raise unavailable(path)
             self._waiting[call.mount].append(call)
             self._start(call.mount)
         return call
@@ -100,7 +158,7 @@ class DiskThreads:
         while waiting and len(self.active[mount]) < self._a_mount:
             call = waiting.popleft()
             if call.future.set_running_or_notify_cancel():
-                call.moved_at = time.monotonic()
+                call.moved_at = math.inf
                 self.active[mount].add(call)
                 self._pool.submit(self._work, call)
         if not waiting:
@@ -110,46 +168,40 @@ class DiskThreads:
         _here.call = call
         result, failure = None, None
         try:
+            call.comes_back()
             result = self._around(call.work)
         except BaseException as error:  # noqa: BLE001 - whoever waits gets it
             failure = error
         finally:
             _here.call = None
-            with _lock:
+            call.leaves()
+            with _changed:
                 self.active[call.mount].discard(call)
-                _hung[call.mount] -= call.hung
                 self._start(call.mount)
         if failure is not None:
             call.future.set_exception(failure)
         else:
             call.future.set_result(result)
 
-    def _give_up(self, call: _Call) -> bool:
-        """Return whether nobody needs to wait any longer for a call.
 
-        One that began counts against the mount where it stands, which a link may have led to.
-        """
-        at = mount_point(call.place)
-        with _lock:
-            if call.patience() > 0 or call.future.done():
-                return False
-            if not call.future.cancel():
-                self.active[call.mount].discard(call)
-                self.active[at].add(call)
-                self._start(call.mount)
-                _hung[at] += 1
-                call.mount, call.hung = at, True
-            return True
+def _next_look(call: _Call) -> float:
+    """Return in how many seconds to look whether the call hangs."""
+    return max(0.0, min(call.patience(), LOOK_SECONDS))
+
+
+def _give_up(call: _Call) -> bool:
+    """Return whether nobody needs to wait any longer for a call."""
+    with _changed:
+        if call.patience() > 0 or call.future.done():
+            return False
+        if not call.future.cancel():
+            call.hung = True
+            _changed.notify_all()
+        return True
 
 
 def _hangs(mount: str) -> bool:
-    return _hung[mount] >= limits.DISK_THREADS_HUNG
-
-
-def mount_point(path: str) -> str:
-    """Return the mount that a path lies in, by its name alone; nothing is touched."""
-    found = mounts.mount_of(path, mounts.mounts()) if path.startswith("/") else None
-    return found.point if found else "/"
+    return sum(one.hung for one in _standing[mount]) >= limits.DISK_THREADS_HUNG
 
 
 def unavailable(path: str) -> BridgeError:
@@ -159,25 +211,39 @@ def unavailable(path: str) -> BridgeError:
 
 
 def reaches(path: str) -> None:
-    """Note in a disk thread that the next step is about `path`.
+    """Say in a disk thread that the next step is about `path`.
 
-    Raises FILE_UNAVAILABLE when a link has led to a mount that hangs.
+    A link may have led to another mount. Raises FILE_UNAVAILABLE when that hangs.
     """
-    call: _Call | None = getattr(_here, "call", None)
-    if call is not None:
-        call.moved_at, call.place = time.monotonic(), path
-        if any(_hung.values()) and _hangs(mount_point(path)):
-            raise unavailable(call.path)
+    if (call := _current()) is not None:
+        call.reaches(path)
 
 
 @contextmanager
 def bounded_otherwise() -> Iterator[None]:
     """In a disk thread: meanwhile something else bounds how long it takes."""
-    call: _Call | None = getattr(_here, "call", None)
-    if call is not None:
-        call.moved_at = math.inf
+    if (call := _current()) is None:
+        yield
+        return
+    call.leaves()
     try:
         yield
     finally:
-        if call is not None:
-            call.moved_at = time.monotonic()
+        call.comes_back()
+
+
+@contextmanager
+def unbounded() -> Iterator[None]:
+    """In `bounded_otherwise`: meanwhile nothing does."""
+    if (call := _current()) is None:
+        yield
+        return
+    call.comes_back()
+    try:
+        yield
+    finally:
+        call.leaves()
+
+
+def _current() -> _Call | None:
+    return getattr(_here, "call", None)

@@ -34,6 +34,11 @@ def _unescape(field: bytes) -> str:
     return os.fsdecode(_ESCAPED.sub(lambda found: bytes([int(found[1], 8)]), field))
 
 
+def points() -> frozenset[str]:
+    """Return where something is mounted, also where the system has no list of it."""
+    return frozenset({"/", *(one.point for one in mounts())})
+
+
 def mount_of(path: str, known: Iterable[Mount]) -> Mount | None:
     """Return the mount that an absolute path lies in, by its name alone."""
     found = None

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from bridge_project.kernel import child_environment, child_process, limits
 from bridge_project.kernel.child_process import Done
+from bridge_project.kernel.disk_threads import reaches
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.kernel.path_jail import shown
 from files_app.git.sandbox.error_text import git_error, reason
@@ -142,8 +143,10 @@ def _check_settings_files(top: str) -> None:
     deadline = time.monotonic() + limits.GIT_READ_SECONDS
     waiting = deque([top])
     while waiting and time.monotonic() < deadline:
+        directory = waiting.popleft()
+        reaches(directory)
         try:
-            with os.scandir(waiting.popleft()) as entries:
+            with os.scandir(directory) as entries:
                 for entry in entries:
                     if entry.name in _READ_BY_GIT and _is_special(entry.path):
                         name = shown(os.path.relpath(entry.path, top))

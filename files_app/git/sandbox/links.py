@@ -5,6 +5,7 @@ import time
 from collections.abc import Collection
 
 from bridge_project.kernel import limits
+from bridge_project.kernel.disk_threads import reaches
 from bridge_project.kernel.errors import BridgeError, Ignoring
 from bridge_project.kernel.path_jail import Jail, shown
 from bridge_project.kernel.path_walk import translate_os_errors
@@ -17,6 +18,7 @@ def check(directory: str, jail: Jail, *, but: Collection[str] = ()) -> list[str]
     Also those behind links. Raises BridgeError FILE_ACCESS_DENIED when a link leads out of the
     roots and is not named in ``but``, GIT_ERROR for anything but a file, directory or link.
     """
+    reaches(directory)
     found, links = [], []
     with translate_os_errors(), os.scandir(directory) as entries:
         for entry in entries:
