@@ -1,6 +1,6 @@
 """Define and read the nine hook events (D1, D3, D5, D8, D31, D32)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -161,16 +161,7 @@ class HookInvalid(Exception):
 
 def parse_hook_body(body: bytes, *, now: datetime) -> HookEvent:
     """Read a hook event from a request's body. Raises HookInvalid."""
-    return parse_hook_event(_loads(body), now=now)
-
-
-def parse_made_event(value: dict[str, Any], *, now: datetime) -> HookEvent:
-    """Read a hook event that this process made. Raises HookInvalid."""
-    try:
-        jsontext.check_depth(value)
-    except jsontext.JsonError as error:
-        raise _unusable(error) from None
-    return parse_hook_event(value, now=now)
+    return parse_hook_event(_read(jsontext.loads, body), now=now)
 
 
 def parse_hook_batch(body: bytes, now: datetime) -> list[HookEvent | HookInvalid]:
@@ -178,7 +169,7 @@ def parse_hook_batch(body: bytes, now: datetime) -> list[HookEvent | HookInvalid
 
     Raises HookInvalid when the body is no batch at all.
     """
-    value = _loads(body)
+    value = _read(jsontext.loads, body, None)
     events = value.get("events") if isinstance(value, dict) else None
     if not isinstance(events, list):
         raise _wrong("events", "array", "a batch must be an object with an array of events")
@@ -188,6 +179,7 @@ def parse_hook_batch(body: bytes, now: datetime) -> list[HookEvent | HookInvalid
     found: list[HookEvent | HookInvalid] = []
     for item in events:
         try:
+            _read(jsontext.check_depth, item)
             found.append(parse_hook_event(item, now=now))
         except HookInvalid as invalid:  # its frames would keep the whole batch alive
             found.append(invalid.with_traceback(None))
@@ -225,15 +217,11 @@ def parse_hook_event(value: Any, *, now: datetime) -> HookEvent:
     )
 
 
-def _loads(body: bytes) -> Any:
+def _read(function: Callable[..., Any], *what: Any) -> Any:
     try:
-        return jsontext.loads(body)
+        return function(*what)
     except jsontext.JsonError as error:
-        raise _unusable(error) from None
-
-
-def _unusable(error: jsontext.JsonError) -> HookInvalid:
-    return _wrong("body", "JSON", f"the body is not usable JSON: {error}")
+        raise _wrong("body", "JSON", f"the body is not usable JSON: {error}") from None
 
 
 def _wrong(field: str, constraint: str, message: str) -> HookInvalid:

@@ -22,13 +22,13 @@ class JsonError(ValueError):
     """Refuse a text that is no strict JSON; the reason repeats none of it."""
 
 
-def loads(data: bytes | str) -> Any:
+def loads(data: bytes | str, depth: int | None = JSON_MAX_DEPTH) -> Any:
     """Parse a JSON text; the last of repeated keys counts.
 
     An escaped lone surrogate, half an emoji of JavaScript's, is read as U+FFFD: no database holds
     it. Raises JsonError on: bytes that are not UTF-8, a byte order mark, NaN and Infinity, numbers
-    that do not fit (1e400, more than 4300 digits), nesting over JSON_MAX_DEPTH, and whatever else
-    is not JSON.
+    that do not fit (1e400, more than 4300 digits), nesting over ``depth`` (None: it is checked
+    later), and whatever else is not JSON.
     """
     try:
         text = data.encode() if isinstance(data, str) else data
@@ -40,8 +40,8 @@ def loads(data: bytes | str) -> Any:
             value = _parse(_SURROGATE.sub(_without_lone, text))
     except ValueError as error:
         raise JsonError(str(error)) from None
-    if text.count(b"[") + text.count(b"{") > JSON_MAX_DEPTH:
-        check_depth(value)
+    if depth is not None and text.count(b"[") + text.count(b"{") > depth:
+        check_depth(value, depth)
     # A number that does not fit is an infinity by now. Writing it is faster than a walk in Python.
     if b"Infinity" in to_json(value, inf_nan_mode="constants"):
         try:
@@ -82,12 +82,12 @@ def dumps_unicode(value: Any) -> str:
     return text
 
 
-def check_depth(value: Any) -> None:
-    """Raise JsonError on nesting over JSON_MAX_DEPTH."""
+def check_depth(value: Any, depth: int = JSON_MAX_DEPTH) -> None:
+    """Raise JsonError on nesting over ``depth``."""
     # By levels rather than by recursion: the cost is one pass over the containers, whatever their
     # shape.
     level = [value] if type(value) in (dict, list) else []
-    for _ in range(JSON_MAX_DEPTH):
+    for _ in range(depth):
         if not level:
             return
         level = [
@@ -97,4 +97,4 @@ def check_depth(value: Any) -> None:
             if type(child) in (dict, list)
         ]
     if level:
-        raise JsonError(f"nested more than {JSON_MAX_DEPTH} deep")
+        raise JsonError(f"nested more than {depth} deep")

@@ -22,7 +22,7 @@ from prometheus_client import Metric
 from bridge_project.kernel import metrics
 from bridge_project.kernel.config import conf
 from bridge_project.kernel.threads import ingestion
-from bridge_project.protocol.hooks import HookInvalid, parse_made_event
+from bridge_project.protocol.hooks import HookInvalid, parse_hook_event
 from hooks_app.intake.group_commit import store_group
 from hooks_app.intake.store import Posted, Receipt
 from hooks_app.producer.forwarder import TAKEN, WAITS, Forwarder, Result, Unreachable
@@ -67,7 +67,7 @@ class StoreSender:
 
 def _parse(event: Event, now: datetime) -> Posted | Result:
     try:
-        return Posted(parse_made_event(event.fields, now=now), SOURCE, event.process)
+        return Posted(parse_hook_event(event.fields, now=now), SOURCE, event.process)
     except HookInvalid as invalid:
         rules = {one["rule"] for one in invalid.violations}
         why = "; ".join(one["message"] for one in invalid.violations)[:500]

@@ -13,6 +13,7 @@ from bridge_project.protocol.agent_text import for_person, made_prompt
 from bridge_project.protocol.risk import risk_of
 
 EVENT_MAX_BYTES = 2**20
+EVENT_MAX_DEPTH = 100  # of lists and objects in each other, itself included
 FRESH_SECONDS = 240.0  # the bridge takes 300 either side; the rest is for the way there
 
 EXIT_REASONS = {
@@ -163,7 +164,7 @@ def translate(
     ``mtime``: when the hook ran; ``now``: this machine's time, both seconds since 1970. A hook that
     ran long ago, or on a clock that is ``offset`` seconds from the server's, gets the server's
     time, and its own in ``occurred_at``. Over EVENT_MAX_BYTES it is cut and says so.
-    Raises NeverAnEvent, ValueError when JSON cannot hold it.
+    Raises NeverAnEvent, also over EVENT_MAX_DEPTH, ValueError when JSON cannot hold it.
     """
     kind, session = raw.get("hook_event_name"), raw.get("session_id")
     if not isinstance(kind, str) or not kind:
@@ -184,10 +185,7 @@ def translate(
         "payload": {**fields, **{name: raw[name] for name in raw if name not in gone}},
         **({"occurred_at": iso(mtime)} if late else {}),
     }
-    try:
-        return _fit(_clean(body))
-    except RecursionError:
-        raise NeverAnEvent("nested too deeply") from None
+    return _fit(_clean(body))
 
 
 def iso(seconds: float) -> str:
@@ -201,13 +199,20 @@ def dump(value: Any) -> bytes:
     return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
 
 
-def _clean(value: Any) -> Any:
-    """Replace lone surrogates, which UTF-8 cannot carry, by U+FFFD."""
+def _clean(value: Any, room: int = EVENT_MAX_DEPTH) -> Any:
+    """Replace lone surrogates, which UTF-8 cannot carry, by U+FFFD.
+
+    Raises NeverAnEvent for more than ``room`` lists and objects in each other.
+    """
     if isinstance(value, str):
         return value if value.isascii() else SURROGATES.sub("\ufffd", value)
+    if not isinstance(value, (dict, list)):
+        return value
+    if not room:
+        raise NeverAnEvent("nested too deeply")
     if isinstance(value, dict):
-        return {_clean(name): _clean(item) for name, item in value.items()}
-    return [_clean(item) for item in value] if isinstance(value, list) else value
+        return {_clean(name): _clean(item, room - 1) for name, item in value.items()}
+    return [_clean(item, room - 1) for item in value]
 
 
 def _fit(event: Raw) -> Event:

@@ -57,6 +57,9 @@ def test_what_is_no_json_object(shared: Bridge, sid: str) -> None:
         answer = post_raw(shared, valid_text(sid, payload))
         assert_error(answer, 400, "HOOK_INVALID_PAYLOAD")
     assert not shared.knows(sid)
+    texts = [valid_text(sid, nested(depth)) for depth in (99, 100)]  # each by itself in a batch
+    answer = post_raw(shared, f'{{"events": [{", ".join(texts)}]}}', BATCH)
+    assert [one["index"] for one in answer.json()["errors"]] == [1]
     for payload in (nested(98), '{"prompt": "\\\\ud83d\\ude00 \\\\\\ud83d"}'):
         assert post_raw(shared, valid_text(sid, payload)).status == 200
 

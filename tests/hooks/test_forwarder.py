@@ -156,6 +156,18 @@ def test_poison_blocks_nothing(way: Way, monkeypatch: pytest.MonkeyPatch) -> Non
     assert said and len(way.notices()) == said
 
 
+def test_what_is_nested_too_deeply_is_never_sent(way: Way) -> None:
+    """It spoils no batch, of which the other events would be sent again and again."""
+    deep = json.loads("[" * 101 + "]" * 101)
+    way.put_many(range(3))
+    way.put("3", time.time() - 47, extra=deep)
+    way.put_many(range(4, 6))
+    way.run_until_empty()
+    assert way.prompts() == ["0", "1", "2", "4", "5", "Notification"]
+    assert way.bridge.requests == [(BATCH, 5), (EVENT, 1)]
+    assert spool_status(way.spool)["reasons"][0]["reason"] == "nested too deeply"
+
+
 @pytest.mark.parametrize("jump", [3600.0, -3600.0], ids=["forth", "back"])
 def test_a_file_that_grows_is_waited_for_whatever_the_clock_does(
     way: Way, jump: float, monkeypatch: pytest.MonkeyPatch

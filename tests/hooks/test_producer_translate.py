@@ -20,9 +20,9 @@ from bridge_project.protocol import jsontext
 from bridge_project.protocol.agent_text import for_person
 from bridge_project.protocol.hooks import (
     HookInvalid,
+    parse_hook_batch,
     parse_hook_body,
     parse_hook_event,
-    parse_made_event,
 )
 from bridge_project.protocol.risk import risk_of
 from hooks_app.producer import https_sender
@@ -31,8 +31,10 @@ from hooks_app.producer.forwarder import SEND_MAX_EVENTS
 from hooks_app.producer.shell_command import HOOK_MATCHERS
 from hooks_app.producer.translate import (
     EVENT_MAX_BYTES,
+    EVENT_MAX_DEPTH,
     FRESH_SECONDS,
     TRANSLATIONS,
+    NeverAnEvent,
     dump,
     iso,
     translate,
@@ -146,27 +148,32 @@ def test_whatever_an_agent_sends_becomes_a_valid_event(kind: str, fields: dict[s
     assert event is not None
     posted, handed_over = (
         parse_hook_body(event.body, now=now),
-        parse_made_event(event.fields, now=now),
+        parse_hook_event(event.fields, now=now),
     )
     assert jsontext.dumps(posted.outbound("id")) == jsontext.dumps(handed_over.outbound("id"))
 
 
-def test_an_event_nested_too_deeply_is_refused_either_way() -> None:
-    deep: Any = []
-    for _ in range(limits.JSON_MAX_DEPTH):
-        deep = [deep]
-    event = translate({**fixture("Stop"), "deep": deep}, now=NOW, mtime=NOW)
-    assert event is not None
+def test_what_is_nested_too_deeply_is_no_event() -> None:
+    """What is nested as deeply as the bridge takes is one, also in a batch."""
     now = datetime.fromtimestamp(NOW, UTC)
-    with pytest.raises(HookInvalid) as posted:
-        parse_hook_body(event.body, now=now)
-    with pytest.raises(HookInvalid) as handed_over:
-        parse_made_event(event.fields, now=now)
-    assert posted.value.violations == handed_over.value.violations
+    deep: Any = []
+    for depth in range(3, limits.JSON_MAX_DEPTH + 2):  # of an event whose payload has it
+        stop = {**fixture("Stop"), "deep": deep}
+        if depth <= limits.JSON_MAX_DEPTH:
+            event = translate(stop, now=NOW, mtime=NOW)
+            assert event is not None
+            parse_hook_body(event.body, now=now)
+            [found] = parse_hook_batch(b'{"events":[' + event.body + b"]}", now)
+            assert not isinstance(found, HookInvalid)
+        else:
+            with pytest.raises(NeverAnEvent, match="nested too deeply"):
+                translate(stop, now=NOW, mtime=NOW)
+        deep = [deep]
 
 
 def test_numbers_agree_with_the_bridges_limits() -> None:
     assert limits.BATCH_MAX_EVENTS == SEND_MAX_EVENTS
+    assert limits.JSON_MAX_DEPTH == EVENT_MAX_DEPTH
     assert limits.TIMESTAMP_SKEW_SECONDS > FRESH_SECONDS
     assert limits.RATES["hooks.batch"] == "10/m" and https_sender.BATCH_GAP_SECONDS > 6
 
