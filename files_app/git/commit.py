@@ -11,6 +11,7 @@ import shutil
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -23,7 +24,7 @@ from bridge_project.protocol.resources import GitCommitSummary
 from files_app.git import status
 from files_app.git.facts import head_of, head_ref, operation
 from files_app.git.index import update_index, wait_for_index
-from files_app.git.made import LOG, branches, earlier, is_last, logged, parent
+from files_app.git.made import ACTION, LOG, Attempt, branches, earlier, parent, wait_for_left
 from files_app.git.patch import numstat
 from files_app.git.paths import Names
 from files_app.git.plain import Plain, batch_ssh, paths
@@ -40,7 +41,6 @@ log = structlog.get_logger("bridge.git")
 _locks: Final[dict[str, threading.Lock]] = {}
 MOVED_ON: Final = "The repository has moved on"
 _LISTED_MAX: Final = 200  # names in an answer besides the commit's own
-_REFUSED: Final = 1  # git's exit code when nothing was committed; a later fault has others
 
 
 def commit(
@@ -68,19 +68,24 @@ def commit(
     if "\0" in message:
         raise git_error("A commit message cannot hold a NUL.")
     # in the form of git's own `commit (merge)`
-    action = f"commit (bridge {request_id or uuid.uuid4()})"
-    with _turn(place.common_dir), mirror.room() as room:
+    request_id = request_id or str(uuid.uuid4())
+    action = f"commit (bridge {request_id})"
+    with _turn(place.common_dir), mirror.kept_room(request_id) as room:
+        if begun is not None:
+            wait_for_left(action, begun, limits.GIT_COMMIT_SECONDS)
         wait_for_index(place)
         with mirror.reading(place) as git:
             mirror.check_written(place)
             branch, before, what = head_ref(place), head_of(git), operation(place)
-            if begun is not None and (own := earlier(git, action, before, message, begun)):
+            if begun and (own := earlier(Attempt(place, room, action, message, begun))):
                 return _again(git, own, files, room)
             check_head(head, before)
             settings = effective(place)
             chosen = choose(git, files, what, settings)
             seen = _look(git)
-        made = _Commit(place, room, message, action, (branch, before), settings)
+        now = datetime.now(UTC)
+        attempt = Attempt(place, room, action, message, now, branch, before)
+        made = _Commit(attempt, settings)
         check()
         own = made.make(chosen, partial=files is not None and what in (None, "bisect"), seen=seen)
         return made.summary(own, chosen, what)
@@ -105,32 +110,23 @@ def _turn(common_dir: str) -> Iterator[None]:
 
 
 class _Commit:
-    """Make one commit on top of a branch's commit; ``action`` names it in the reflog."""
+    """Make one commit."""
 
-    def __init__(
-        self,
-        place: Repository,
-        room: str,
-        message: str,
-        action: str,
-        at: tuple[str, str],
-        settings: Sequence[Effective],
-    ) -> None:
-        self.place, self.message, self.action = place, message, action
-        self.branch, self.before = at
-        self.begun = datetime.now(UTC)
+    def __init__(self, attempt: Attempt, settings: Sequence[Effective]) -> None:
+        self.attempt, self.place = attempt, attempt.place
+        self.branch, self.before = attempt.branch, attempt.before
         self.snapshot, self.index, self.file = (
-            f"{room}/{name}" for name in ("before", "index", "message")
+            f"{attempt.room}/{name}" for name in ("index before", "index", "message")
         )
-        wait_for_index(place)
-        self.stat = _identity(place)
+        attempt.keep()
+        wait_for_index(self.place)
+        self.stat = _identity(self.place)
         if self.stat is not None:
-            shutil.copy2(f"{place.git_dir}/index", self.snapshot)
+            shutil.copy2(f"{self.place.git_dir}/index", self.snapshot)
             shutil.copy2(self.snapshot, self.index)
         with open(self.file, "wb") as file:
-            file.write(message.encode())
-        more = (*batch_ssh(last(settings)), ("GIT_REFLOG_ACTION", action))
-        self.git = Plain(place, self.index, more)
+            file.write(attempt.message.encode())
+        self.git = Plain(self.place, self.index, batch_ssh(last(settings)))
 
     def make(self, chosen: Chosen, *, partial: bool, seen: dict[str, object]) -> str:
         """Commit, and return the commit that was made, whatever happened after it."""
@@ -139,22 +135,23 @@ class _Commit:
         if partial and not chosen.replaced:
             command += ["--only", "--pathspec-from-file=-", "--pathspec-file-nul"]
             named = paths(chosen.meant)
-        why, refused = None, False
+        more = (*self.git.more, (ACTION, self.attempt.action))
+        git = replace(self.git, more=(*more, ("GIT_TRACE2_EVENT", self.attempt.trace)))
         try:
             if chosen.replaced and partial:
                 self._only(chosen)
             elif chosen.added:
                 self._update(chosen.added, "--add", "--remove", "--replace")
-            refused = self._has_moved()
-            if refused:
-                raise git_error("")
-            done = self.git.done(*command, stdin=named, good=range(-64, 256))
-            if done.code:
-                why = self.git.said(done)
-                refused = done.code == _REFUSED or b"cannot lock ref" in done.err
+        except BridgeError as error:
+            raise self._failed(error.message, seen) from None
+        if self._has_moved():
+            raise self._failed("", seen)
+        try:
+            done = git.done(*command, stdin=named, good=range(-64, 256))
+            why = git.said(done) if done.code else None
         except BridgeError as error:
             why = error.message
-        own = "" if refused else self._own(failed=why is not None)
+        own = self.attempt.own(succeeded=why is None)
         if not own:
             raise self._failed(why or "git made no commit.", seen)
         if why is not None:
@@ -182,25 +179,6 @@ class _Commit:
     def _has_moved(self) -> bool:
         plain = Plain(self.place)
         return (head_ref(self.place), head_of(plain)) != (self.branch, self.before)
-
-    def _own(self, *, failed: bool) -> str:
-        """Return the commit that git made, empty for none; somebody may have added to it."""
-        plain = Plain(self.place)
-        since = [f"^{self.before}"] if self.before else []
-        listed = plain.done(
-            *("rev-list", "--first-parent", "--reverse", "HEAD", *since, "--"), good=(0, 128)
-        )
-        made = listed.out.decode().split()
-        own = logged(self.place, self.action)
-        if own and own not in made and not branches(plain, own):
-            amended = [one for one in made[:1] if parent(plain, one) == self.before]
-            return (amended or [own])[0]
-        if own:
-            return own
-        same = [one for one in made if is_last(plain, one, self.message, self.begun, whole=False)]
-        if own is None and same:
-            return same[0]
-        return "" if failed or not made else made[0]
 
     def _failed(self, why: str, seen: dict[str, object]) -> BridgeError:
         """Return the error, which says what else has changed."""
@@ -303,7 +281,7 @@ def _look(git: Git) -> dict[str, object]:
 
 def _again(git: Git, own: str, files: list[str] | None, room: str) -> GitCommitSummary:
     """Finish a commit that a crashed process had made."""
-    snapshot, index = f"{room}/before", f"{git.place.git_dir}/index"
+    snapshot, index = f"{room}/index before", f"{git.place.git_dir}/index"
     if os.path.exists(index):
         shutil.copy2(index, snapshot)
     base = parent(git, own) or empty_tree(git)

@@ -13,6 +13,7 @@ from files_app.git.sandbox.error_text import git_error, reason
 from sessions_app.working_directory import Repository
 
 # nobody can answer a question, neither at a terminal nor at the machine's screen
+NO_PAGER: Final = "--no-pager"
 _UNASKED: Final = {"GIT_TERMINAL_PROMPT": "0", "GIT_EDITOR": "true", "SSH_ASKPASS": ""}
 
 
@@ -40,7 +41,7 @@ class Plain:
     ) -> Done:
         """Return how git ended; GIT_ERROR with what it or a hook said."""
         done = git.run(
-            ["--no-pager", *arguments],
+            [NO_PAGER, *arguments],
             cwd=self.place.top,
             environment=self.environment(),
             seconds=limits.GIT_COMMIT_SECONDS if seconds is None else seconds,

@@ -242,9 +242,7 @@ def test_a_commit_whose_hook_breaks_the_repository(repository: Repository, work:
 
 @pytest.mark.parametrize("reflog", [True, False])
 def test_a_commit_that_a_killed_process_had_begun(changed: Repository, reflog: bool) -> None:
-    """D31: what was committed is answered, whether or not the index had been updated. Without a
-    reflog it is known by message and time.
-    """
+    """D31: what was committed is answered, whether or not the index had been updated."""
     if reflog:
         changed.hook("commit-msg", 'echo Rewritten > "$1"')
     else:

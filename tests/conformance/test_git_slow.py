@@ -9,7 +9,9 @@ import pytest
 
 from tests.conformance.approvals import assert_refused
 from tests.conformance.bridge import Bridge
+from tests.conformance.phone import Phone
 from tests.conformance.repositories import Repository, Work, committed
+from tests.faults.quick import QuickBridge
 from tests.servers import wait_until
 from tests.short import short
 
@@ -41,12 +43,20 @@ def assert_ended(pids: Path) -> None:
     assert not list(pids.parent.glob("**/*.lock"))
 
 
-def test_a_hook_before_the_commit(repository: Repository, pids: Path, work: Work) -> None:
+@pytest.fixture(params=[True, False], ids=["reflog", "no reflog"])
+def reflog(request: pytest.FixtureRequest, repository: Repository) -> None:
+    if not request.param:
+        repository.git("config", "core.logAllRefUpdates", "false")
+
+
+@pytest.mark.usefixtures("reflog")
+def test_a_hook_before_the_commit(repository: Repository, work: Work, pids: Path) -> None:
     """Nothing is changed, and it says so. What somebody commits meanwhile is not the phone's, not
-    even with its message.
+    even with its message, nor what the hook itself commits.
     """
-    theirs = "echo 2 > b; env -u GIT_INDEX_FILE -u GIT_REFLOG_ACTION git commit -qnm Slow b"
-    for then in ("true", theirs):
+    own = "echo 2 > b; env -u GIT_INDEX_FILE git commit -qnm Slow b"
+    theirs = own.replace("env", "env -u GIT_REFLOG_ACTION").replace("2", "3")
+    for then in ("true", own, theirs):
         first, index = repository.head(), repository.index()
         repository.hook("pre-commit", f"{then}; {HANG.format(pids=pids)}")
         said = assert_refused(work.commit("Slow", ["a"]), "GIT_ERROR", True)["message"]
@@ -60,8 +70,9 @@ def test_a_hook_before_the_commit(repository: Repository, pids: Path, work: Work
         assert_ended(pids)
 
 
+@pytest.mark.usefixtures("reflog")
 @pytest.mark.parametrize("then", ["true", "git checkout -q -b other main~", "git commit -q -m B b"])
-def test_a_hook_after_the_commit(repository: Repository, pids: Path, work: Work, then: str) -> None:
+def test_a_hook_after_the_commit(repository: Repository, work: Work, pids: Path, then: str) -> None:
     """The commit was made and is answered, whatever another hook has made of its message, and
     whatever was done after it.
     """
@@ -136,3 +147,61 @@ def test_a_password_is_asked_of_nobody(
         assert ("longer than 6 seconds" if waits else "terminal prompts disabled") in said
         assert (home / "asked").exists() == waits
     assert_ended(pids)
+
+
+HOOKS = {
+    "waits": "",
+    "commits": "echo 2 > b; env -u GIT_INDEX_FILE git commit -qnm Once b; ",
+}
+
+
+@pytest.mark.parametrize("reflog", [True, False], ids=["reflog", "no reflog"])
+@pytest.mark.parametrize("ends", ["at once", "later", "never"])
+@pytest.mark.parametrize("what", HOOKS)
+def test_a_bridge_that_is_killed_meanwhile(
+    tmp_path: Path, what: str, ends: str, reflog: bool
+) -> None:
+    """Its git goes on. The repetition waits for that, and answers what came of it; git is ended
+    when its time is over, and then the commit is made anew.
+    """
+    home, go = tmp_path / "home", tmp_path / "go"
+    own = {"HOME": str(home), "XDG_CONFIG_HOME": f"{home}/.config"}
+    with QuickBridge(tmp_path, **own, **short("GIT_COMMIT_SECONDS")) as bridge:
+        repository = Repository(bridge.root / "repository")
+        repository.git("config", "core.logAllRefUpdates", str(reflog).lower())
+        repository.commit_files({"a": "1\n", "b": "1\n"})
+        repository.write("a", "2\n")
+        pid = repository.path / ".git/pid"
+        once = f"[ ! -e '{pid}' ] || exit 0; echo $PPID > '{pid}'; {HOOKS[what]}"
+        hook = home / "hooks/pre-commit"
+        hook.parent.mkdir(parents=True)
+        hook.write_text(f"#!/bin/sh\n{once}while [ ! -e '{go}' ]; do sleep 0.05; done\n")
+        hook.chmod(0o755)
+        (home / ".gitconfig").write_text("[core]\n\thooksPath = ~/hooks\n")
+        phone = bridge.phone().ready()
+        body = {"message": "Once", "files": ["a"]}
+        work = Work(bridge, phone, repository.path)
+        first = repository.head()
+        sent = phone.send("git_commit", body | {"session_id": work.sid})
+        wait_until(lambda: pid.exists() and pid.read_text(), "the hook runs")
+        left = Path("/proc", pid.read_text().strip())
+        if what == "commits":
+            wait_until(lambda: repository.head() != first, "the hook has committed")
+        bridge.kill()
+        if ends == "at once":
+            go.touch()
+            wait_until(lambda: not left.exists(), "git has ended")
+        bridge.start()
+        phone = Phone(bridge.port, phone.token).ready()
+        phone.join(work.sid)
+        phone.send("git_commit", body | {"session_id": work.sid}, id=sent)
+        if ends == "later":
+            phone.ping()
+            go.touch()
+        made = committed(phone.answer_to(sent), work.sid)
+        wait_until(lambda: not left.exists(), "git has ended")
+        assert (made["hash"], made["files_changed"]) == (repository.head(), 1)
+        assert repository.committed() == ["a"] and repository.staged() == []
+        assert repository.git("rev-list", "--count", f"{first}..") == (
+            "2\n" if what == "commits" else "1\n"
+        )

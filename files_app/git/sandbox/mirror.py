@@ -14,6 +14,7 @@ import os
 import re
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +35,7 @@ from files_app.git.settings import Effective, effective
 from sessions_app.working_directory import Repository
 
 _SHARED: Final = ("packed-refs", "shallow", "reftable", "info/exclude", "info/attributes")
+_COMMITS: Final = "commits"
 _NOT_WRITTEN: Final = frozenset({"hooks", "modules", "worktrees", "annex"})
 _OURS: Final = [
     ("core.bare", "false"),
@@ -79,8 +81,10 @@ def check_written(place: Repository) -> None:
 
 
 def forget_leftovers() -> None:
-    """Delete mirrors that a killed process left."""
-    shutil.rmtree(conf.bridge_data_dir / "git", ignore_errors=True)
+    """Delete mirrors that a killed process left; the git of a commit may still run."""
+    for path in (conf.bridge_data_dir / "git").glob("*"):
+        if path.name != _COMMITS:
+            shutil.rmtree(path, ignore_errors=True)
 
 
 @contextlib.contextmanager
@@ -94,6 +98,26 @@ def room() -> Iterator[str]:
         yield made
     finally:
         shutil.rmtree(made, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def kept_room(name: str) -> Iterator[str]:
+    """Make a directory for a commit, or return the one that a killed process left.
+
+    Its small files are kept for as long as the request may come again.
+    """
+    above = make_private_dir(conf.bridge_data_dir, "git", _COMMITS)
+    for old in above.iterdir():
+        if time.time() - old.stat().st_mtime > limits.REQUEST_MEMORY_SECONDS:
+            shutil.rmtree(old, ignore_errors=True)
+    made = above / name
+    made.mkdir(exist_ok=True)
+    try:
+        yield str(made)
+    finally:
+        for path in made.iterdir():
+            if path.name not in ("head", "trace"):
+                path.unlink()
 
 
 @contextlib.contextmanager
