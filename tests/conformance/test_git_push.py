@@ -165,6 +165,75 @@ def test_a_remote_that_is_gone(repository: Repository, remote: Path, work: Work)
     assert "origin" in refused(work.ask("git_push"))
 
 
+# settings → where the branch `feature` goes, whose upstream is main of origin
+WAYS = {
+    ("push.default upstream",): ("{origin}", "main"),
+    ("push.default current",): ("{origin}", "feature"),
+    ("branch.feature.pushRemote fork",): ("{fork}", "feature"),
+    ("remote.pushDefault fork",): ("{fork}", "feature"),
+    ("remote.pushDefault origin", "push.default upstream"): ("{origin}", "main"),
+    ("branch.feature.pushRemote {fork}",): ("{fork}", "feature"),
+    ("branch.feature.remote {fork}", "push.default upstream"): ("{fork}", "main"),
+    ("branch.feature.remote ../fork.git", "push.default current"): ("../fork.git", "feature"),
+    ("remote.origin.push refs/heads/*:refs/heads/ada/*",): ("{origin}", "ada/feature"),
+    ("remote.origin.pushurl {fork}", "push.default upstream"): ("{fork}", "main"),
+    ("url.{fork}.pushInsteadOf {origin}", "push.default upstream"): ("{fork}", "main"),
+    ("url.{fork}.pushInsteadOf there:", "branch.feature.pushRemote there:"): ("{fork}", "feature"),
+}
+
+
+@pytest.mark.parametrize("settings", WAYS)
+def test_it_goes_where_it_goes_at_the_machine(
+    shared: Bridge, phone: Phone, repository: Repository, settings: tuple[str, ...]
+) -> None:
+    """By whatever setting; the answer's address and branch are those, and so is what arrives."""
+    place = Repository(repository.path / "in")
+    place.commit_files({"a": "1\n"}, "First")
+    paths = {name: str(repository.path / f"{name}.git") for name in ("origin", "fork")}
+    for name, path in paths.items():
+        place.git("clone", "-q", "--bare", str(place.path), path)
+        place.git("remote", "add", name, path)
+        place.git("fetch", "-q", name)
+    place.git("checkout", "-q", "-b", "feature", "origin/main")
+    head = place.commit_files({"a": "2\n"}, "Second")
+    for setting in settings:
+        place.git("config", *(word.format(**paths) for word in setting.split(" ")))
+    url, branch = (one.format(**paths) for one in WAYS[settings])
+    at_the_desk = place.git("push", "--dry-run", "--porcelain")
+    assert f"To {url}\n" in at_the_desk and f":refs/heads/{branch}\t" in at_the_desk
+    work = Work(shared, phone, place.path)
+    for dry_run in (True, False):
+        answer = pushed(work, dry_run=dry_run)
+        assert (answer["url"], answer["branch"]) == (url, branch)
+        assert answer["commits"][0] == {"hash": head, "summary": "Second"}
+    bare = paths["fork" if "fork" in url else "origin"]
+    assert place.git("rev-parse", f"refs/heads/{branch}", cwd=Path(bare)).strip() == head
+    tips = [place.git("for-each-ref", cwd=Path(one)).count(head) for one in paths.values()]
+    assert sum(tips) == 1
+
+
+def test_what_goes_to_no_branch(repository: Repository, remote: Path, work: Work) -> None:
+    """For review, as with Gerrit: that is for the machine."""
+    repository.git("branch", "-q", "--set-upstream-to=origin/main")
+    repository.git("config", "remote.origin.push", "refs/heads/*:refs/for/*")
+    assert "refs/for/main" in refused(work.ask("git_push"))
+
+
+def test_a_server_that_has_moved_on(repository: Repository, remote: Path, work: Work) -> None:
+    """Nobody asks it before: what would go is shown, and then it says why it does not."""
+    repository.git("branch", "-q", "--set-upstream-to=origin/main")
+    other = remote.with_name(f"{remote.name} other")
+    repository.git("clone", "-q", str(remote), str(other))
+    repository.git("commit", "-q", "--allow-empty", "-m", "Theirs", cwd=other)
+    repository.git("push", "-q", cwd=other)
+    theirs = repository.git("rev-parse", "main", cwd=remote)
+    repository.commit_files({"a": "2\n"}, "Mine")
+    assert pushed(work, dry_run=True)["count"] == 1
+    said = refused(work.ask("git_push"))
+    assert "rejected" in said and "fetch first" in said
+    assert repository.git("rev-parse", "main", cwd=remote) == theirs
+
+
 ODD = ("+plus", 'it\'s-a-"b"', "x;touch$IFS'y'", "refs/heads/main", "a.b%20c&d|e", "会🎉")
 
 
