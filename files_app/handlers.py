@@ -95,7 +95,7 @@ def _commit(
     device: Device | None, session: Session, payload: c.GitCommit, request: SocketRequest
 ) -> tuple[Repository, GitCommitSummary]:
     place = _seen(session, payload.repository)
-    with Trusted(place, device, session.session_id, payload.trust) as trusted:
+    with Trusted(place, device, session.session_id, payload.trust, "commit") as trusted:
         return place, commit.commit(
             place,
             payload.message,
@@ -123,7 +123,8 @@ def _push(device: Device | None, session: Session, payload: c.GitPush) -> r.GitP
     how: dict[str, Any] = {"head": payload.head, "dry_run": payload.dry_run}
     if payload.dry_run:
         return push.push(place, session.session_id, to, **how)
-    with Trusted(place, device, session.session_id, payload.trust, *to.urls) as trusted:
+    by = (device, session.session_id, payload.trust)
+    with Trusted(place, *by, "push", *to.urls) as trusted:
         return push.push(place, session.session_id, to, check=trusted.check, **how)
 
 

@@ -1,8 +1,8 @@
 """Find the programs that a repository brings to a commit or a push (D63).
 
 A program is the repository's when it, or what its links lead to, lies in the work tree or the git
-directory, or when the repository's own configuration names it. All that could run are listed,
-whether or not this one commit needs them. What is the user's own is none of them.
+directory, or when the repository's own configuration names it. All that an operation could run are
+listed, whether or not this one needs them. What is the user's own is none of them.
 """
 
 import hashlib
@@ -11,7 +11,7 @@ import os
 import re
 import shlex
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple, get_args
 
 from bridge_project.kernel.mounts import lies_in
 from bridge_project.kernel.path_jail import shown
@@ -21,27 +21,37 @@ from files_app.git.sandbox.git import home
 from files_app.git.settings import Effective
 from sessions_app.working_directory import Repository
 
-HOOKS: Final = (
-    *("pre-commit", "prepare-commit-msg", "commit-msg", "post-commit", "post-rewrite"),
-    *("pre-push", "post-checkout", "reference-transaction", "post-index-change", "pre-auto-gc"),
-)
-# setting → kind of program
+Use = Literal["commit", "push", "work tree"]
+USES: Final = get_args(Use)
+_HOOKS: Final[dict[Use, tuple[str, ...]]] = {
+    "commit": (
+        *("pre-commit", "prepare-commit-msg", "commit-msg", "post-commit"),
+        *("reference-transaction", "post-index-change", "pre-auto-gc"),
+    ),
+    "push": ("pre-push", "reference-transaction"),
+    "work tree": ("post-checkout", "reference-transaction", "post-index-change"),
+}
+# setting → kind of program, and what runs it
 _NAMED: Final = [
-    (re.compile(pattern, re.DOTALL), kind)
-    for pattern, kind in (
-        (r"filter\..*\.(?:clean|smudge|process)", "filter"),
-        (r"gpg\.(?:.*\.)?(?:program|defaultkeycommand)", "signature"),
-        (r"core\.(?:fsmonitor|alternaterefscommand)", "monitor"),
-        (r"gc\.recentobjectshook|hook\..*\.command", "hook"),
+    (re.compile(pattern, re.DOTALL), kind, uses)
+    for pattern, kind, *uses in (
+        (r"filter\..*\.(?:clean|process)", "filter", "commit", "work tree"),
+        (r"filter\..*\.smudge", "filter", "work tree"),
+        (r"gpg\.(?:.*\.)?(?:program|defaultkeycommand)", "signature", "commit", "push"),
+        (r"core\.fsmonitor", "monitor", "commit", "work tree"),
+        (r"gc\.recentobjectshook", "hook", "commit"),
+        (r"hook\..*\.command", "hook", *USES),
     )
 ]
 # programs that bring the objects of a partial clone
 _FETCHED_BY: Final = re.compile(
-    r"remote\..*\.(?:uploadpack|vcs)|core\.(?:sshcommand|askpass|gitproxy)|credential\.(?:.*\.)?helper",
+    r"remote\..*\.(?:uploadpack|vcs)|core\.(?:sshcommand|askpass|gitproxy|alternaterefscommand)"
+    r"|credential\.(?:.*\.)?helper",
     re.DOTALL,
 )
 _PROMISOR: Final = re.compile(r"extensions\.partialclone|remote\..*\.promisor", re.DOTALL)
-_BOOLEANS: Final = frozenset({"true", "false", "yes", "no", "on", "off", "0", "1", ""})
+_FALSE: Final = frozenset({"false", "no", "off", "0", ""})
+_BOOLEANS: Final = _FALSE | {"true", "yes", "on", "1"}
 _BYTES_MAX: Final = 64 * 1024 * 1024  # of one program's file; more is a program of its own kind
 
 
@@ -58,10 +68,10 @@ class Programs(NamedTuple):
         return [f"{one.kind} {one.name}" for one in self.programs]
 
 
-def find(place: Repository, *more: str) -> Programs:
-    """Return the programs of the repository; ``more`` goes into the digest too."""
+def find(place: Repository, use: Use, *more: str) -> Programs:
+    """Return the programs that this use could run; ``more`` goes into the digest too."""
     found = settings.effective(place)
-    pairs = [*_hooks(place, found), *_named(place, found)]
+    pairs = [*_hooks(place, use, found), *_named(place, use, found)]
     parts = [(one.model_dump(), seen) for one, seen in pairs]
     text = json.dumps([place.top, place.git_dir, parts, more], sort_keys=True)
     digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
@@ -71,24 +81,27 @@ def find(place: Repository, *more: str) -> Programs:
 Pair = tuple[GitProgram, list[list[str]]]
 
 
-def _hooks(place: Repository, found: list[Effective]) -> Iterator[Pair]:
+def _hooks(place: Repository, use: Use, found: list[Effective]) -> Iterator[Pair]:
     named = [one for one in found if one.key == "core.hookspath"][-1:]
     where = settings.ask(place, "rev-parse", "--git-path", "hooks")  # it knows `~user` too
     directory = os.path.join(place.top, os.fsdecode(where).removesuffix("\n"))
     own = bool(named) and named[0].own
-    for name in HOOKS:
+    for name in _HOOKS[use]:
         path = f"{directory}/{name}"
         if os.path.isfile(path) and os.access(path, os.X_OK) and (own or _inside(place, path)):
             yield GitProgram(kind="hook", name=name, path=shown(path)), _look([path])
 
 
-def _named(place: Repository, found: list[Effective]) -> Iterator[Pair]:
+def _named(place: Repository, use: Use, found: list[Effective]) -> Iterator[Pair]:
     partial = any(_PROMISOR.fullmatch(one.key) for one in found)
+    signs = settings.last(found).get(f"{use}.gpgsign", "false").lower() not in _FALSE
     for one in found:
-        kinds = [kind for pattern, kind in _NAMED if pattern.fullmatch(one.key)]
+        kinds = [
+            kind for pattern, kind, uses in _NAMED if use in uses and pattern.fullmatch(one.key)
+        ]
         if partial and (_FETCHED_BY.fullmatch(one.key) or _is_command_url(one)):
             kinds = ["transport"]
-        if not kinds or one.value.lower() in _BOOLEANS:
+        if not kinds or one.value.lower() in _BOOLEANS or (kinds == ["signature"] and not signs):
             continue
         files = _files(place, one.value)
         inside = [path for path in files if _inside(place, path)]

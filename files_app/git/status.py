@@ -21,7 +21,7 @@ from files_app.git.paths import Names
 from files_app.git.repository import leads_out, repository_of
 from files_app.git.sandbox import mirror
 from files_app.git.sandbox.git import Git
-from files_app.git.settings import effective, filtered
+from files_app.git.settings import effective, filtered, last
 from sessions_app.working_directory import Repository, detached
 
 # no external programs, no submodules, and renames found whatever the configuration says
@@ -82,7 +82,8 @@ def status(
     """
     settings = effective(place)
     with mirror.reading(place, settings) as git:
-        state = read(git)
+        wanted = last(settings).get("status.showuntrackedfiles")
+        state = read(git, untracked_files=wanted if wanted in ("no", "all") else "normal")
         unsure = filtered(git, settings)
         by_filter: dict[str, tuple[int, int]] = {}
         if unsure and trusted(place):

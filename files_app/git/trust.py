@@ -1,6 +1,7 @@
 """Let a repository's own programs run only when they are trusted (D63)."""
 
 import contextlib
+from functools import partial
 from types import TracebackType
 from typing import Any
 
@@ -13,7 +14,7 @@ from bridge_project.protocol.catalogue import encode
 from devices_app import audit
 from devices_app.models import Device
 from files_app.git import programs
-from files_app.git.programs import Programs
+from files_app.git.programs import Programs, Use
 from files_app.models import TrustedRepository
 from sessions_app import notifications
 from sessions_app.log.outbox import outbox
@@ -23,8 +24,8 @@ from sessions_app.working_directory import Repository
 class Trusted:
     """Run something in a repository whose programs are trusted.
 
-    Raises BridgeError GIT_TRUST_REQUIRED with what would run. Devices are told when the programs
-    are others afterwards. ``more`` is part of what is trusted.
+    Raises BridgeError GIT_TRUST_REQUIRED with what would run in this use. Devices are told when the
+    programs are others afterwards. ``more`` is part of what is trusted.
     """
 
     def __init__(
@@ -33,10 +34,11 @@ class Trusted:
         device: Device | None,
         session_id: str | None,
         given: str | None,
+        use: Use,
         *more: str,
     ) -> None:
         self.place, self.device, self.session_id, self.given = place, device, session_id, given
-        self.more = more
+        self.find = partial(programs.find, place, use, *more)
         self.seen: Programs | None = None
 
     def __enter__(self) -> "Trusted":
@@ -45,7 +47,7 @@ class Trusted:
 
     def check(self) -> None:
         """Compare the programs with what is trusted; once more right before they run."""
-        found = programs.find(self.place, *self.more)
+        found = self.find()
         if found.programs and not readers.begin(_known, self.place, found.digest).result():
             if self.given != found.digest:
                 details = {
@@ -77,7 +79,7 @@ class Trusted:
         if self.seen is None or not self.seen.programs:
             return
         with contextlib.suppress(BridgeError):  # the repository is gone
-            if programs.find(self.place, *self.more).digest != self.seen.digest:
+            if self.find().digest != self.seen.digest:
                 writers.begin(self._tell).result()
 
     def _tell(self) -> None:
@@ -93,10 +95,10 @@ class Trusted:
 
 
 def holds(place: Repository) -> bool:
-    """Return whether the repository's programs, as they are now, are trusted."""
+    """Return whether the programs of a commit are trusted; reading runs fewer."""
     if not readers.begin(TrustedRepository.objects.exists).result():
         return False
-    return readers.begin(_known, place, programs.find(place).digest).result()
+    return readers.begin(_known, place, programs.find(place, "commit").digest).result()
 
 
 def store(place: Repository, found: Programs, device: str = "") -> None:

@@ -61,7 +61,7 @@ def make(
         if again and _is_work_tree(path, branch):
             return path
         _check_place(place, path)
-        with Trusted(place, device, session_id, trust):
+        with Trusted(place, device, session_id, trust, "work tree"):
             mirror.check_written(place)
             _exclude(place)
             _add(place, session_id, path, branch)
@@ -190,7 +190,7 @@ def _why_it_stays(row: WorkTree) -> str:
     place = repository_of(row.path)
     if place.top != row.path:
         return "it is no work tree any more"
-    if programs.find(place).programs and not holds(place):
+    if programs.find(place, "work tree").programs and not holds(place):
         return "it holds programs that are not trusted"
     plain = Plain(place)
     if plain("status", "--porcelain", "-z", "--untracked-files=all", "--ignored"):

@@ -5,6 +5,7 @@ import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -152,6 +153,73 @@ def test_trust_is_given_and_ended_at_the_machine(
     assert asked()
     trail = admin.page("/admin/devices_app/auditentry/")
     assert "untrust" in trail and "trust" in trail
+
+
+COMMITS = ("pre-commit", "prepare-commit-msg", "commit-msg", "post-commit", "pre-auto-gc")
+CHANGES_INDEX = ("post-index-change", "filter.x.clean", "core.fsmonitor")
+# use → what it can run; git has all of these and more
+CAN_RUN = {
+    "git_commit": {*COMMITS, *CHANGES_INDEX, "reference-transaction"},
+    "git_push": {"pre-push", "reference-transaction"},
+    "session_start": {
+        *("post-checkout", "reference-transaction", "filter.x.smudge"),
+        *CHANGES_INDEX,
+    },
+}
+NEVER = ("pre-merge-commit", "post-rewrite", "post-merge", "pre-rebase", "update", "pre-receive")
+KEYS = ("filter.x.clean", "filter.x.smudge", "core.fsmonitor", "gpg.program", "merge.x.driver")
+
+
+@pytest.mark.parametrize("use", CAN_RUN)
+def test_only_what_can_run_is_asked_about(
+    home: Path, bridge: Bridge, repository: Repository, work: Work, use: str
+) -> None:
+    """All hooks and drivers are there: a commit does not ask about those of a push. What runs then
+    is among what was asked about.
+    """
+    bare = repository.path.with_name(f"{repository.path.name}.git")
+    repository.commit_files({"a": "1\n"})
+    repository.git("clone", "-q", "--bare", str(repository.path), str(bare))
+    repository.git("remote", "add", "origin", str(bare))
+    log = repository.path / ".git/ran"
+    every = {name for names in CAN_RUN.values() for name in names}
+    for name in {*every, *NEVER}.difference(KEYS):
+        repository.hook(name, f"echo {name} >> '{log}'")
+    for key in KEYS:
+        repository.git("config", key, f"echo {key} >> '{log}'; cat")
+    repository.write(".git/info/attributes", "* filter=x merge=x\n")
+    log.unlink(missing_ok=True)
+    repository.write("a", "2\n")
+    start = {"agent": "demo", "session_id": None, "resume": False}
+    requests: dict[str, dict[str, Any]] = {
+        "git_commit": {"session_id": work.sid, "message": "x", "files": ["a"]},
+        "git_push": {"session_id": work.sid, "set_upstream": True},
+        "session_start": start | {"working_directory": str(repository.path), "worktree": "b"},
+    }
+    asked = requests[use]
+    answer = work.phone.request(use, asked)
+    details = assert_refused(answer, "GIT_TRUST_REQUIRED", True)["details"]
+    assert {one["name"] for one in details["programs"]} == CAN_RUN[use]
+    assert not log.exists()
+    answer = work.phone.request(use, asked | {"trust": details["digest"]})
+    assert answer["type"] in ("git_status_response", "git_push_response", "session_ready"), answer
+    assert set() < set(log.read_text().split()) <= CAN_RUN[use]
+
+
+def test_trust_at_the_machine_is_for_each_use(
+    bridge: Bridge, home: Path, repository: Repository, work: Work
+) -> None:
+    bare = repository.path.with_name(f"{repository.path.name}.git")
+    repository.commit_files({"a": "1\n"})
+    repository.git("clone", "-q", "--bare", str(repository.path), str(bare))
+    repository.git("remote", "add", "origin", str(bare))
+    for name in ("pre-commit", "pre-push", "post-checkout"):
+        repository.hook(name, f"touch .git/{name}")
+    said = bridge.manage("trust", str(repository.path)).stdout
+    assert all(f"hook  {name}" in said for name in ("pre-commit", "pre-push", "post-checkout"))
+    repository.write("a", "2\n")
+    assert work.ask("git_commit", message="x", files=["a"])["type"] == "git_status_response"
+    assert work.ask("git_push", set_upstream=True)["type"] == "git_push_response"
 
 
 def test_trust_that_comes_too_late(repository: Repository, work: Work, home: Path) -> None:

@@ -6,16 +6,17 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
-from bridge_project.kernel.errors import BridgeError
+from bridge_project.kernel.errors import BridgeError, Ignoring
 from bridge_project.kernel.path_jail import Jail, shown
 from bridge_project.kernel.text import terminal_safe
 from devices_app import audit
 from devices_app.management.base import DatabaseCommand
 from devices_app.models import AuditEntry
-from files_app.git import programs
+from files_app.git import programs, push
 from files_app.git.repository import repository_of
 from files_app.git.trust import store
 from files_app.models import TrustedRepository
+from sessions_app.working_directory import Repository
 
 
 class Command(DatabaseCommand):
@@ -48,18 +49,27 @@ class Command(DatabaseCommand):
             return
         try:
             place = repository_of(directory, Jail(["/"]))
-            found = programs.find(place)
+            found = [programs.find(place, use, *self._more(place, use)) for use in programs.USES]
         except BridgeError as error:
             raise CommandError(terminal_safe(error.message)) from None
-        if not found.programs:
+        found = [one for one in found if one.programs]
+        if not found:
             self.stdout.write("The repository brings no programs, so there is nothing to trust.")
             return
-        store(place, found)
-        self._record("trust", shown(place.top), digest=found.digest)
-        for one in found.programs:
-            told = f"{one.kind}  {one.name}  {one.command or ''}  {one.path or ''}"
-            self.stdout.write(terminal_safe(told))
+        for use in found:
+            store(place, use)
+            self._record("trust", shown(place.top), digest=use.digest)
+        every = [one for use in found for one in use.programs]
+        told = (f"{one.kind}  {one.name}  {one.command or ''}  {one.path or ''}" for one in every)
+        for line in dict.fromkeys(told):
+            self.stdout.write(terminal_safe(line))
         self.stdout.write("These run from now on, and whatever they call.")
+
+    def _more(self, place: Repository, use: str) -> tuple[str, ...]:
+        """Return what trust for this use covers besides: a push's addresses."""
+        with Ignoring("GIT_ERROR"):
+            return push.target(place, set_upstream=True).urls if use == "push" else ()
+        return ()
 
     def _record(self, action: str, subject: str, **details: Any) -> None:
         actor, who = AuditEntry.Actor.TERMINAL, getpass.getuser()
