@@ -141,13 +141,14 @@ def _check_name(place: Repository, branch: str) -> None:
 
 def _check_place(place: Repository, path: str) -> None:
     """Refuse a path that exists, or to which a link leads."""
-    if os.path.lexists(path):
-        raise git_error(f"{shown(path)} exists already; begin a session in it.")
     above = os.path.dirname(path)
     while not os.path.lexists(above):
         above = os.path.dirname(above)
+    # first, for nobody is told what exists outside the roots
     if place.jail.resolve(above) != above or not os.path.isdir(above):
         raise git_error(f"{shown(above)} is a link or a file: no work tree is made there.")
+    if os.path.lexists(path):
+        raise git_error(f"{shown(path)} exists already; begin a session in it.")
 
 
 def _is_work_tree(path: str, branch: str) -> bool:

@@ -131,7 +131,7 @@ def trap(tmp_path: Path) -> Trap:
 FORMATS = """
 color.ui=always core.quotePath=true core.abbrev=4 diff.noprefix=true diff.mnemonicPrefix=true
 diff.context=0 diff.renames=false diff.relative=true status.short=true status.branch=true
-status.renames=false status.showUntrackedFiles=no log.showSignature=true format.pretty=fuller
+status.renames=false log.showSignature=true format.pretty=fuller
 commit.cleanup=scissors core.commentChar=A i18n.logOutputEncoding=utf-16
 """
 
