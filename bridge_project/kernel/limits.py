@@ -165,6 +165,7 @@ STREAM_COALESCE_SECONDS: Final = 0.05  # between two writes of what one agent sa
 STREAM_CHUNK_CHARS: Final = 16_000  # of whatever script, a stream_chunk fits into a replay_buffer
 COMMAND_KEEP_SECONDS: Final = 24 * 3600  # of taken ones, to investigate failures
 TOOL_OUTPUT_BYTES: Final = 256 * 1024  # of what a tool gave, in one tool_result
+PICTURE_TEXT_CHARS: Final = 4096  # of base64: a longer picture is named instead (D70)
 
 # -- certificates (D19) ----------------------------------------------------------------------------
 LEAF_DAYS: Final = 397  # the longest that phones accept

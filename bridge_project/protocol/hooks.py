@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from pydantic import ConfigDict, Field, ValidationInfo, field_validator
 
-from bridge_project.kernel import limits
+from bridge_project.kernel import limits, pictures
 from bridge_project.protocol import jsontext, types
 from bridge_project.protocol.base import Received
 from bridge_project.protocol.constraints import Fault, validate
@@ -50,7 +50,10 @@ ENFORCED: Final[Mapping[types.HookEventName, type[Received]]] = {
 
 @dataclass(frozen=True, slots=True)
 class HookEvent:
-    """Hold a valid hook event as sent; only ``timestamp`` is converted, to UTC.
+    """Hold a valid hook event as sent, but for two things.
+
+    ``timestamp`` is converted to UTC, and pictures in base64 are named (D70), except in ``params``:
+    who decides on a call sees what it is.
 
     ``event_id`` is the producer's own, in lower case, or None; ``extra`` holds the other unknown
     top-level fields (D3).
@@ -211,10 +214,16 @@ def parse_hook_event(value: Any, *, now: datetime) -> HookEvent:
         event=base.event,
         timestamp=base.timestamp,
         session_id=base.session_id,
-        payload=base.payload,
+        payload=_without_pictures(base.payload),
         event_id=own_id,
-        extra={name: item for name, item in value.items() if name not in _KNOWN},
+        extra={name: pictures.name_in(item) for name, item in value.items() if name not in _KNOWN},
     )
+
+
+def _without_pictures(payload: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: item if name == "params" else pictures.name_in(item) for name, item in payload.items()
+    }
 
 
 def _read(function: Callable[..., Any], *what: Any) -> Any:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from bridge_project.kernel import limits
+from bridge_project.kernel.pictures import Stream
 from bridge_project.kernel.text import clean
 from bridge_project.protocol.resources import ApprovalOption
 from bridge_project.protocol.types import FinishReason
@@ -166,6 +167,8 @@ class EventQueue:
         self._events: deque[Event] = deque()
         self._chars = 0  # of text in them
         self._half: Chunk | None = None  # the first half of a character, which waits for the other
+        self._is_tool_use = False  # of the last text
+        self._pictures = Stream()
         self._closed = False
         self._changed = asyncio.Event()
         self._taken = asyncio.Event()
@@ -182,6 +185,7 @@ class EventQueue:
         half, self._half = self._half, None
         if not isinstance(event, Chunk):
             self._add_text(half)
+            self._end_text()
             self._events.append(event)
         elif half is not None and half.is_tool_use == event.is_tool_use:
             self._put_text(replace(event, content=half.content + event.content))
@@ -197,13 +201,25 @@ class EventQueue:
         self._add_text(chunk)
 
     def _add_text(self, chunk: Chunk | None) -> None:
-        if chunk is not None and chunk.content:
-            self._events.append(replace(chunk, content=clean(chunk.content)))
-            self._chars += len(chunk.content)
+        if chunk is None:
+            return
+        if chunk.is_tool_use != self._is_tool_use:
+            self._end_text()
+        self._is_tool_use = chunk.is_tool_use
+        self._append_text(self._pictures.feed(chunk.content))
+
+    def _end_text(self) -> None:
+        self._append_text(self._pictures.end())
+
+    def _append_text(self, text: str) -> None:
+        if text:
+            self._events.append(Chunk(clean(text), self._is_tool_use))
+            self._chars += len(text)
 
     def close(self) -> None:
         """Take no more events; those in it can still be read."""
         self._add_text(self._half)
+        self._end_text()
         self._half, self._closed = None, True
         self._changed.set()
         self._taken.set()

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from bridge_project.kernel import limits
+from bridge_project.kernel import limits, pictures
 from bridge_project.kernel.text import clean
 from bridge_project.protocol import server_messages as s
 from bridge_project.protocol.base import ServerPayload
@@ -79,7 +79,7 @@ def _messages(session: Session, messages: Sequence[HistoryMessage]) -> list[list
 def _payloads(
     session_id: str, message: HistoryMessage, own_id: str, began: str
 ) -> list[ServerPayload]:
-    text = message.text
+    text = pictures.name_in_text(message.text)
     if len(text) > limits.STREAM_CHUNK_CHARS:
         text = f"{text[: limits.STREAM_CHUNK_CHARS]}\n[cut: {len(text)} characters in all]"
     if not message.by_agent:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
-from bridge_project.kernel import limits
+from bridge_project.kernel import limits, pictures
 from bridge_project.kernel.text import valid
 from sessions_app.agents.events import Chunk, Event
 from sessions_app.approvals.tool_call import Call, usable_id
@@ -32,13 +32,13 @@ def coalesce(events: Iterable[Event]) -> list[Event]:
 
 
 def truncate(text: str) -> str:
-    """Truncate to TOOL_OUTPUT_BYTES and append ``[cut: N bytes in all]``.
+    """Name pictures, and cut to TOOL_OUTPUT_BYTES with ``[cut: N bytes in all]``.
 
     The output of a command that was cut when it was read ends so already, and N stays.
     """
     found = _CUT.search(text)
     mark = found[0] if found else ""
-    data = valid(text.removesuffix(mark)).encode()
+    data = valid(pictures.name_in_text(text.removesuffix(mark))).encode()
     if len(data) > limits.TOOL_OUTPUT_BYTES:
         mark = mark or f"\n[cut: {len(data)} bytes in all]"
         data = data[: limits.TOOL_OUTPUT_BYTES]

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from io import StringIO
 from typing import Any
 
+from bridge_project.kernel import pictures
 from bridge_project.protocol import jsontext
 from bridge_project.protocol.agent_text import for_person
 from bridge_project.protocol.resources import ToolErrorDetails, ToolOutcome
@@ -80,8 +81,16 @@ def readable(result: Any, text: str = "") -> str:
 def blocks_text(blocks: Sequence[Any]) -> str:
     """Return blocks of content as text; name the kind of those that are none."""
     parts = [block if isinstance(block, Mapping) else {} for block in blocks]
-    texts = [(part.get("text"), f"[{part.get('type', 'unknown')}]") for part in parts]
+    texts = [(part.get("text"), _kind(part)) for part in parts]
     return for_person("\n".join(text if isinstance(text, str) else kind for text, kind in texts))
+
+
+def _kind(block: Mapping[str, Any]) -> str:
+    """Return a block's kind in brackets; a picture's with its size."""
+    match pictures.named_block(block) or block:
+        case {"type": "image", "media_type": str(kind), "size": int(size)}:
+            return pictures.label(kind, size)
+    return f"[{block.get('type', 'unknown')}]"
 
 
 def _structured(result: Mapping[str, Any]) -> str | None:
@@ -128,8 +137,8 @@ def _of_files(result: Mapping[str, Any]) -> str | None:
             return "".join(f"{number}\t{line}" for number, line in lines).removesuffix("\n")
         case {"file": {"cells": list(cells)}}:
             return "\n\n".join(str(cell.get("source")) for cell in cells if isinstance(cell, dict))
-        case {"file": dict(), "type": str(kind)}:
-            return f"[{kind}]"
+        case {"file": dict(), "type": str()} | {"type": "image", "media_type": str()}:
+            return _kind(result)
         case {"filePath": str(path), "structuredPatch": list()}:
             return f"{'Wrote' if 'content' in result else 'Edited'} {path}"
         case {"notebook_path": str(path), "new_source": _}:

@@ -1,5 +1,6 @@
 """Tool calls from hooks (D37): which call an event is about, and what becomes of it."""
 
+import base64
 from collections.abc import Callable
 from typing import Any
 
@@ -188,6 +189,31 @@ def test_results(bridge: Bridge, sid: str, joined: Phone) -> None:
     payload = joined.expect("tool_result", session_id=sid, tool_call_id="y")["payload"]
     assert payload["result"]["success"] is False
     bridge.accept(post(sid, success=False, result="Exit code " + "9" * 5000))
+
+
+@pytest.mark.spec("hook.picture")
+def test_pictures_are_named(bridge: Bridge, sid: str, joined: Phone) -> None:
+    """D70: in results and events, in text and as blocks, not in parameters."""
+    picture = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(20 * 1024)).decode()
+    block = {"type": "image", "source": {"type": "base64", "data": picture}}
+    params = {"command": f"echo {picture}"}
+    bridge.accept(
+        post(sid, params, tool_call_id="x", result=[{"type": "text", "text": "Seen:"}, block]),
+        post(
+            sid, tool_call_id="y", result={"stdout": f"<img src=data:image/png;base64,{picture}>"}
+        ),
+        hook("Stop", sid, {"reason": "task_completed", "message": f"It is {picture}"}),
+    )
+    contents = {
+        call: joined.expect("tool_result", tool_call_id=call)["payload"]["result"]["content"]
+        for call in "xy"
+    }
+    assert contents == {"x": "Seen:\n[image/png, 20 KB]", "y": "<img src=[image/png, 20 KB]>"}
+    stop = joined.expect("agent_event", session_id=sid, event="Stop")["payload"]["payload"]
+    assert stop["message"] == "It is [image/png, 20 KB]"
+    events = [one["payload"]["payload"] for one in joined.events(sid)]
+    small = {"type": "image", "media_type": "image/png", "size": 20 * 1024 + 8}
+    assert events[0]["result"][1] == small and events[0]["params"] == params
 
 
 ENDING = ("UserPromptSubmit", "Stop", "SessionEnd", "SessionStart")

@@ -10,7 +10,7 @@ from typing import Any
 
 from acp import schema
 
-from bridge_project.kernel import limits
+from bridge_project.kernel import limits, pictures
 from bridge_project.kernel.text import clean
 from bridge_project.protocol.resources import ToolErrorDetails
 from sessions_app.agents.driver import HistoryMessage
@@ -57,6 +57,8 @@ def text_of(block: Any) -> str:
         return block.uri
     if isinstance(block, schema.EmbeddedResourceContentBlock):
         return getattr(block.resource, "text", "") or f"[{block.resource.uri}]"
+    if isinstance(block, schema.ImageContentBlock):
+        return pictures.label(block.mime_type, len(block.data) * 3 // 4)
     return f"[{getattr(block, 'type', 'content')}]"
 
 
