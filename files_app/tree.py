@@ -1,12 +1,14 @@
 """List directories: a tree for GET /files/tree, one level for file_list."""
 
+import math
 import os
 import re
 import stat as st
 from collections import deque
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any
+from typing import Any, Self
 
 from bridge_project.kernel import limits
 from bridge_project.kernel.config import conf
@@ -19,10 +21,13 @@ from bridge_project.kernel.path_walk import (
     Opened,
     identity,
     join,
+    names_of,
     translate_os_errors,
 )
 from bridge_project.protocol.jsontext import dumps_unicode
 from files_app.content import PATH_ENVELOPE_BYTES, modified_at
+from files_app.git.repository import repository_of
+from files_app.git.sandbox import mirror
 
 Entry = dict[str, Any]
 
@@ -45,18 +50,25 @@ def tree(
     were looked into; deeper ones, ``.git``, and links back to a directory on the way are not.
     Directories come first, each kind by name. A link is shown as its target inside the roots, else
     left out, like anything that is neither file nor directory. Levels are filled from the top, up
-    to FILE_TREE_MAX_ENTRIES and the JSON of one message (``max_message_size_mb``); ``truncated:
-    true`` says that something was cut. Errors are the jail's (D12), and FILE_INVALID_PATH for a bad
-    depth.
+    to FILE_TREE_MAX_ENTRIES and the JSON of one message (``max_message_size_mb``); the directories
+    of a level share what is left, and what git ignores comes last. ``truncated: true`` says that
+    something was cut; so does a directory where it was, with ``more``: how many entries, where that
+    is known. Errors are the jail's (D12), and FILE_INVALID_PATH for a bad depth.
     """
     levels = str(depth)
     if not _DEPTH.fullmatch(levels) or not 1 <= int(levels) <= limits.FILE_TREE_MAX_DEPTH:
         text = f"`depth` is a whole number from 1 to {limits.FILE_TREE_MAX_DEPTH}."
         raise BridgeError("FILE_INVALID_PATH", text)
     with jail.open_dir(path, base=base) as top:
-        entries, truncated = _Tree(jail, top, int(levels)).grow()
-        answer: dict[str, Any] = {"path": shown(top.path), "entries": entries}
-    return answer | {"truncated": True} if truncated else answer
+        grown = _Tree(jail, top, int(levels))
+        found = grown.grow()
+        if grown.truncated and int(levels) > 1 and (ignored := _ignored(jail, top)):
+            grown = _Tree(jail, top, int(levels), ignored)
+            found = grown.grow()
+        answer: dict[str, Any] = {"path": shown(top.path), "entries": found.get("children", [])}
+    if grown.truncated:
+        answer["truncated"] = True
+    return answer | {"more": found["more"]} if "more" in found else answer
 
 
 def listing(jail: Jail, path: object, base: str | None = None) -> dict[str, Any]:
@@ -73,7 +85,11 @@ def listing(jail: Jail, path: object, base: str | None = None) -> dict[str, Any]
 
 @dataclass(slots=True)
 class _Found:
-    """Hold an entry; ``way``: the directories on the way to it, itself included."""
+    """Hold an entry; ``way``: the directories on the way to it, itself included.
+
+    ``rest``: entries of a directory that are not shown yet; ``unread``: there are more of them than
+    were looked at.
+    """
 
     entry: Entry
     name: str
@@ -81,67 +97,116 @@ class _Found:
     level: int
     way: frozenset[Identity]
     loops: bool = False  # it leads back to a directory on the way
+    rest: deque[Self] = field(default_factory=deque)
+    unread: bool = False
 
     @property
     def is_entered(self) -> bool:
         entered = self.entry["type"] == "directory" and not self.loops
         return entered and _NOT_ENTERED.isdisjoint((self.name, *self.names[-1:]))
 
+    def mark(self) -> bool:
+        """Say in its entry what is missing; return whether anything is."""
+        if self.unread or self.rest:
+            self.entry["truncated"] = True
+        if self.rest and not self.unread:
+            self.entry["more"] = len(self.rest)
+        return self.unread or bool(self.rest)
+
 
 class _Tree:
-    """Walk breadth first, with two descriptors open: the top and one directory."""
+    """Walk level by level, with two descriptors open: the top and one directory.
 
-    def __init__(self, jail: Jail, top: Opened, levels: int) -> None:
+    The directories of a level share the room that it has, and those that ``ignored`` names come
+    when all others are done.
+    """
+
+    def __init__(
+        self, jail: Jail, top: Opened, levels: int, ignored: Collection[Names] = frozenset()
+    ) -> None:
         self.jail = jail
         self.top = top
         self.levels = levels
-        self.room = limits.FILE_TREE_MAX_ENTRIES
-        self.bytes = conf.max_message_bytes - PATH_ENVELOPE_BYTES
+        self.ignored = ignored
+        self.room: float = limits.FILE_TREE_MAX_ENTRIES
+        # of the room: an entry takes more than 1 where messages are small and names long
+        self.byte = self.room / (conf.max_message_bytes - PATH_ENVELOPE_BYTES)
         self.looks = limits.FILE_SCAN_MAX_ENTRIES
         self.truncated = False
 
-    def grow(self) -> tuple[list[Entry], bool]:
-        root = _Found({}, "", self.top.names, 0, frozenset({identity(self.top.stat)}))
-        waiting = deque(self._fill(root, self.top))
-        while waiting and not self.truncated:
-            found = waiting.popleft()
-            try:
-                with self._open(found.names) as directory:
-                    waiting.extend(self._fill(found, directory))
-            except BridgeError:  # gone meanwhile, or not to be read
-                found.entry["children"] = []
-        return root.entry.get("children", []), self.truncated
+    def grow(self) -> Entry:
+        """Return the top's entry."""
+        top = _Found({}, "", self.top.names, 0, frozenset({identity(self.top.stat)}))
+        last: list[list[_Found]] = [[] for _ in range(self.levels)]
+        self._walk([[top], *[[] for _ in range(1, self.levels)]], last)
+        self._walk(last)
+        return top.entry
+
+    def _walk(self, begin: list[list[_Found]], ignored: list[list[_Found]] | None = None) -> None:
+        """Fill directories and those below them; put those of ``self.ignored`` aside."""
+        walked: list[_Found] = []
+        directories: list[_Found] = []
+        for level, more in enumerate(begin):
+            directories += more
+            is_last = level == self.levels - 1
+            looks = self.looks if is_last else self.looks // 2
+            for count, one in enumerate(directories):
+                share = looks // (len(directories) - count)
+                looks -= self._enter(one, share)
+            shown = self._show(directories, self.room if is_last else self.room / 2)
+            walked += directories
+            directories = [] if is_last else [one for one in shown if one.is_entered]
+            if ignored is not None and not is_last:
+                ignored[level + 1] += [one for one in directories if one.names in self.ignored]
+                directories = [one for one in directories if one.names not in self.ignored]
+        for one in self._show(walked, self.room):
+            one.unread = one.is_entered and one.level < self.levels
+            one.mark()
+        for one in walked:
+            self.truncated |= one.mark()
+
+    def _show(self, directories: Sequence[_Found], room: float) -> list[_Found]:
+        """Show what their shares of the room hold of them; return the entries."""
+        sizes = [sum(map(self._cost, one.rest)) for one in directories]
+        share, found = max(1, _fair_share(sizes, room)), []
+        for one in directories:
+            left = min(share, self.room)
+            entries = one.entry.get("children", [])
+            while one.rest and (cost := self._cost(one.rest[0])) <= left:
+                left, self.room = left - cost, self.room - cost
+                found.append(one.rest.popleft())
+                entries.append(found[-1].entry)
+            if entries or not (one.rest or one.unread):  # of which nothing is shown: not empty
+                one.entry["children"] = entries
+        return found
+
+    def _cost(self, found: _Found) -> float:
+        size = _ENTRY_BYTES + len(dumps_unicode(found.entry["name"]).encode())
+        return max(1.0, size * self.byte)
+
+    def _enter(self, parent: _Found, looks: int) -> int:
+        """Look at a directory's entries; return how many there were."""
+        try:
+            with self._open(parent.names) as directory:
+                with translate_os_errors(), os.scandir(directory.fd) as entries:
+                    names = [entry.name for entry in islice(entries, looks + 1)]
+                if len(names) > looks:
+                    parent.unread = True
+                    names.pop()
+                classified = (self._classify(parent, directory, name) for name in names)
+                found = [one for one in classified if one is not None]
+        except BridgeError:  # gone meanwhile, or not to be read
+            return 0
+        found.sort(key=lambda one: (one.entry["type"] != "directory", one.name))
+        parent.rest = deque(found)
+        self.looks -= len(names)
+        return len(names)
 
     def _open(self, names: Names) -> Opened:
         own = self.top.names
         if names[: len(own)] == own:
             return self.jail.below(self.top, names[len(own) :])
         return self.jail.at(names)
-
-    def _fill(self, parent: _Found, directory: Opened) -> list[_Found]:
-        """Add a directory's entries while there is room; return its directories."""
-        found = self._scan(parent, directory)
-        found.sort(key=lambda one: (one.entry["type"] != "directory", one.name))
-        for count, one in enumerate(found):
-            self.bytes -= _ENTRY_BYTES + len(dumps_unicode(one.entry["name"]).encode())
-            if self.bytes < 0 or count == self.room:
-                self.truncated = True
-                del found[count:]
-                break
-        self.room -= len(found)
-        if found or not self.truncated:  # a directory of which all was cut is not an empty one
-            parent.entry["children"] = [one.entry for one in found]
-        return [one for one in found if one.is_entered and one.level < self.levels]
-
-    def _scan(self, parent: _Found, directory: Opened) -> list[_Found]:
-        with translate_os_errors(), os.scandir(directory.fd) as entries:
-            scanned = [entry.name for entry in islice(entries, self.looks + 1)]
-        if len(scanned) > self.looks:
-            self.truncated = True
-            scanned.pop()
-        self.looks -= len(scanned)
-        classified = (self._classify(parent, directory, name) for name in scanned)
-        return [one for one in classified if one is not None]
 
     def _classify(self, parent: _Found, directory: Opened, name: str) -> _Found | None:
         """Return an entry as it is shown; None if it is hidden, outside, special or gone."""
@@ -163,6 +228,28 @@ class _Tree:
             entry |= {"type": "file", "size": stat.st_size, "modified_at": modified_at(stat)}
         elif not st.S_ISDIR(stat.st_mode):
             return None
-        return _Found(
-            entry, name, names, parent.level + 1, parent.way | {me}, loops=me in parent.way
-        )
+        level, way = parent.level + 1, parent.way | {me}
+        return _Found(entry, name, names, level, way, loops=me in parent.way)
+
+
+def _fair_share(sizes: Sequence[float], room: float) -> float:
+    """Return the most that each may take, so that small ones have all of theirs."""
+    for count, size in enumerate(ordered := sorted(sizes)):
+        left = len(ordered) - count
+        if size * left > room:
+            return room / left
+        room -= size
+    return math.inf
+
+
+def _ignored(jail: Jail, top: Opened) -> Collection[Names]:
+    """Return what git ignores in the repository around a directory, if any."""
+    try:
+        place = repository_of(top.path, jail)
+        with mirror.reading(place) as git:
+            about = ("--ignored", "--exclude-standard", "--directory", "-z")
+            found = git.done("ls-files", "--others", *about).out
+    except BridgeError:
+        return frozenset()
+    names = found[: found.rfind(b"\0") + 1].split(b"\0")[:-1]
+    return {names_of(f"{place.top}/{os.fsdecode(name)}") for name in names}

@@ -197,7 +197,8 @@ class ReloadResult(Sent):
 class TreeEntry(Sent):
     """Describe a file or directory of a tree.
 
-    Files have ``size`` in bytes and ``modified_at``, opened directories ``children``.
+    Files have ``size`` in bytes and ``modified_at``, opened directories ``children``. Those that
+    were cut have ``truncated`` and, where it is known, how many entries ``more`` there are.
     """
 
     name: str
@@ -205,14 +206,20 @@ class TreeEntry(Sent):
     size: types.Count | None = None
     modified_at: types.Timestamp | None = None
     children: list[TreeEntry] | None = None
+    truncated: Literal[True] | None = None
+    more: types.Count | None = None
 
 
 class FileTree(Sent):
-    """Describe a directory tree; ``truncated`` only when it was too large and cut."""
+    """Describe a directory tree; ``truncated`` only when it was too large and cut.
+
+    ``more``: how many entries of ``path`` itself are missing.
+    """
 
     path: str
     entries: list[TreeEntry]
     truncated: Literal[True] | None = None
+    more: types.Count | None = None
 
 
 class FileContent(Sent):

@@ -71,7 +71,8 @@ class GitDiffResponse(ServerPayload):
 class FileListResponse(ServerPayload):
     """List a directory; ``path`` is its real path.
 
-    ``truncated`` only when there are more entries than one answer holds.
+    ``truncated`` only when there are more entries than one answer holds; ``more``: how many, where
+    that is known.
     """
 
     type = "file_list_response"
@@ -79,6 +80,7 @@ class FileListResponse(ServerPayload):
     path: str
     entries: list[DirectoryEntry]
     truncated: Literal[True] | None = None
+    more: Count | None = None
 
 
 class FileReadResponse(ServerPayload):

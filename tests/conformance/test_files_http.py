@@ -4,6 +4,7 @@ import base64
 import os
 import shutil
 import stat
+import subprocess
 import uuid
 from pathlib import Path
 from typing import Any
@@ -78,17 +79,52 @@ def test_depth(shared: Bridge, place: Path) -> None:
         assert ask(shared, "tree", place, depth=depth).body.count(b'"d"') == levels
 
 
+@pytest.mark.spec("file.tree.cut")
 def test_a_tree_that_is_too_large_is_cut_from_below(shared: Bridge, place: Path) -> None:
-    """At 20,000 entries: a directory of which nothing is shown has no children, not empty ones."""
-    for directory in range(22):
-        (place / f"{directory:02}").mkdir()
-        for name in range(1000):
-            (place / f"{directory:02}/{name}").touch()
-    body = ask(shared, "tree", place).json()
-    shown = [len(entry["children"]) if "children" in entry else None for entry in body["entries"]]
-    assert shown == [*[1000] * 19, 978, None, None] and body["truncated"] is True
-    assert "truncated" not in ask(shared, "tree", place / "00").json()
+    """At 20,000 entries, with a fair share for each directory of a level; what git ignores is last.
+    Where it was cut it says so, and how much is missing.
+    """
+    for number in range(1300):
+        fill(place / f"node_modules/{number}", 16)
+    fill(place / "src/app", 1)
+    fill(place / "zoo", 3000)
+    entries = tree(shared, place)
+    packages = entries["node_modules"]["children"]
+    shown = {len(one["children"]) for one in packages}
+    assert len(packages) == 1300 and shown <= {12, 13}, "a share that fits"
+    assert {one["more"] for one in packages} == {16 - count for count in shown}
+    assert all(one["truncated"] for one in packages)
+    assert len(entries["zoo"]["children"]) == 3000 and "truncated" not in entries["zoo"]
+    assert [one["name"] for one in entries["src"]["children"][0]["children"]] == ["0"]
+    assert ask(shared, "tree", place).json()["truncated"] is True
+    # of what git ignores, what is left of the room
+    fill(place / "data/b", 10_000)
+    subprocess.run(["git", "init", "-q", place], check=True)
+    (place / ".gitignore").write_text("node_modules\n")
+    entries = tree(shared, place)
+    assert len(entries["data"]["children"][0]["children"]) == 10_000
+    shown = {len(one["children"]) for one in entries["node_modules"]["children"]}
+    assert shown <= {4, 5}
     shutil.rmtree(place)  # or it would be in every tree of the root
+
+
+def test_a_directory_of_100000_names(shared: Bridge, place: Path) -> None:
+    """It leaves room for what is below the others, and it is known how many there are."""
+    fill(place / "many", 100_000)
+    fill(place / "src/app", 1)
+    entries = tree(shared, place)
+    assert [one["name"] for one in entries["src"]["children"][0]["children"]] == ["0"]
+    many = entries["many"]
+    assert many["truncated"] is True and len(many["children"]) > 19_000
+    body = ask(shared, "tree", place / "many", depth=1).json()
+    assert (len(body["entries"]), body["more"]) == (20_000, 80_000)
+    shutil.rmtree(place)
+
+
+def fill(directory: Path, count: int) -> None:
+    directory.mkdir(parents=True)
+    for name in range(count):
+        os.mknod(directory / str(name))
 
 
 @pytest.mark.spec("filecode.FILE_INVALID_PATH")

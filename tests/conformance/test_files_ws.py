@@ -38,6 +38,7 @@ def test_a_listing_that_is_too_long_is_cut(reader: Reader) -> None:
         (reader.place / "many" / f"{number:06}").touch()
     payload = reader.ask("file_list", "many")["payload"]
     assert (len(payload["entries"]), payload["truncated"]) == (limits.FILE_TREE_MAX_ENTRIES, True)
+    assert payload["more"] == 1
     shutil.rmtree(reader.place / "many")
 
 

@@ -67,6 +67,7 @@ declare namespace Wire {
     path: string;
     entries: TreeEntry[];
     truncated?: true;
+    more?: number;
   }
 
   interface GitChange {
@@ -219,6 +220,8 @@ declare namespace Wire {
     size?: number;
     modified_at?: string;
     children?: TreeEntry[];
+    truncated?: true;
+    more?: number;
   }
 
   interface Violation {
@@ -452,6 +455,7 @@ declare namespace Wire {
       path: string;
       entries: DirectoryEntry[];
       truncated?: true;
+      more?: number;
     };
     file_read_response: {
       session_id: string;

@@ -59,7 +59,8 @@ export function filesView(id, { model, go, places }, path = "") {
       crumbs(found.path),
       rows,
       more,
-      found.truncated && h("p.note", {}, "There are more entries than are shown."),
+      found.truncated &&
+        h("p.note", {}, found.more ? `… and ${found.more} more` : "There are more than are shown."),
       entries.length === 0 && h("p.empty", {}, "An empty directory."),
     );
     const last = places.get(location.pathname) ?? 0;
