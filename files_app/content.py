@@ -15,6 +15,7 @@ from bridge_project.kernel.path_jail import Jail, shown
 from bridge_project.kernel.path_walk import Opened, translate_os_errors
 from bridge_project.protocol.jsontext import dumps_unicode
 from bridge_project.protocol.types import now_text
+from files_app import charset
 
 _CHUNK: Final = 2**20
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -94,9 +95,10 @@ def read_lines(
 
     ``content`` holds up to ``limit`` lines from line ``offset`` (0 is the first), line ends
     included; ``size`` is the file's bytes and ``lines`` its line count (0 for a binary file, which
-    comes whole as base64, up to 5 MiB). A relative path begins in ``base``. An answer over
-    ``max_message_size_mb`` is FILE_TOO_LARGE. The file is read through once and never held in
-    memory.
+    comes whole as base64, up to 5 MiB). Where it is sure what text such a file is, all of that is
+    its ``text``, decoded from ``charset``, if both fit into the answer. A relative path begins in
+    ``base``. An answer over ``max_message_size_mb`` is FILE_TOO_LARGE. The file is read through
+    once, and no text is held in memory.
     """
     with jail.open_file(path, base=base) as file:
         reading = _Reading(offset, limit)
@@ -148,9 +150,19 @@ class _Reading:
             lines = self.newlines + (not self.ends_line)
         else:
             text, encoding, lines = base64.b64encode(self.whole).decode("ascii"), "base64", 0
-        if len(dumps_unicode(text).encode()) + PATH_ENVELOPE_BYTES > self.most:
+        room = self.most - PATH_ENVELOPE_BYTES - len(dumps_unicode(text).encode())
+        if room < 0:
             raise BridgeError("FILE_TOO_LARGE", _TOO_MANY_LINES)
-        return {"content": text, "size": self.size, "lines": lines, "encoding": encoding}
+        found = {"content": text, "size": self.size, "lines": lines, "encoding": encoding}
+        return found | (self._decoded(room) if encoding == "base64" else {})
+
+    def _decoded(self, room: int) -> dict[str, Any]:
+        """Return the text of a file that is not UTF-8, if it is sure and there is room."""
+        known = charset.decode(bytes(self.whole))
+        if known is None or not known.charset or len(dumps_unicode(known.text).encode()) > room:
+            return {}
+        lines = known.text.count("\n") + (known.text[-1:] not in ("", "\n"))
+        return {"text": known.text, "charset": known.charset, "lines": lines}
 
     def _check_text(self, data: bytes, *, final: bool = False) -> bool:
         """Return whether all is text so far; FILE_TOO_LARGE for a large binary file."""

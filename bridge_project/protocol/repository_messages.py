@@ -87,7 +87,8 @@ class FileReadResponse(ServerPayload):
     """Return lines of a file (D11).
 
     ``size``: the file's bytes; ``lines``: the file's line count. A binary file comes whole, as
-    base64.
+    base64. If it is text in another encoding than UTF-8, and that is sure, ``text`` is all of it
+    and ``charset`` the encoding, by the names of the web.
     """
 
     type = "file_read_response"
@@ -97,3 +98,5 @@ class FileReadResponse(ServerPayload):
     size: Count
     lines: Count
     encoding: FileEncoding = "utf-8"
+    text: str | None = None
+    charset: str | None = None

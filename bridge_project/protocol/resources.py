@@ -203,7 +203,9 @@ class DiffHunk(Sent):
 class DiffFile(Sent):
     """Describe a changed file; ``old_path`` differs only if it was renamed.
 
-    Added (D10): ``binary`` for a file without lines, ``truncated`` where lines are missing.
+    Added (D10): ``binary`` for a file without lines, ``truncated`` where lines are missing,
+    ``charset``: from which encoding the lines were decoded, if not UTF-8 (the old ones, if they
+    differ in it).
     """
 
     path: str
@@ -219,6 +221,7 @@ class DiffFile(Sent):
     truncated: bool | None = None
     counted: bool | None = None
     filtered: bool | None = None
+    charset: str | None = None
 
 
 class DirectoryEntry(Sent):

@@ -1,12 +1,15 @@
 """Answer git_diff with the changes line by line (SPEC Git resources; D10)."""
 
+from collections import Counter
+from dataclasses import replace
 from typing import Final
 
 from bridge_project.kernel import limits
 from bridge_project.kernel.config import conf
-from bridge_project.kernel.errors import BridgeError
+from bridge_project.kernel.errors import BridgeError, Ignoring
 from bridge_project.protocol.repository_messages import GitDiffResponse
 from bridge_project.protocol.resources import DiffFile
+from files_app import charset
 from files_app.git import as_git, patch, untracked
 from files_app.git.partly import RAW, readable
 from files_app.git.patch import Budget, Change, Lists
@@ -16,6 +19,8 @@ from files_app.git.sandbox import mirror
 from files_app.git.sandbox.git import Git
 from files_app.git.settings import effective, filtered
 from files_app.git.status import DIFF_OPTIONS, Trusted, empty_tree
+from sessions_app.agents.diffs import Change as Compared
+from sessions_app.agents.diffs import diff_of_texts
 from sessions_app.working_directory import Repository
 
 _SUBMODULE: Final = "160000"
@@ -70,6 +75,9 @@ def diff(
         added = answer.fitting([Change(name, name, "untracked") for name in new])
         unread = [change for change in changes if change.name not in known]
         _read_lines(git, unread, answer.budget, sides, all_of_them=chosen is None and not known)
+        binary = [change for change in changes if change.binary and not change.unread]
+        for change in binary[: limits.GIT_ENCODED_FILES]:
+            _read_encoded(git, change, answer.budget)
         for change in changes:
             answer.add(change)
         for change in added:
@@ -131,7 +139,7 @@ def _read_lines(
     found = lists.by_name
     for change in with_lines:
         if (same := found.get(change.name)) is not None:
-            change.hunks, change.cut = same.hunks, same.cut
+            change.hunks, change.cut, change.charset = same.hunks, same.cut, same.charset
         else:
             change.cut = change.has_lines
 
@@ -141,11 +149,47 @@ def _read_new(git: Git, change: Change, budget: Budget) -> bool:
     found = untracked.read(git, change.name)
     if found is None:
         return False
+    if found.binary and not found.cut and (known := charset.decode(found.content)):
+        found, change.charset = replace(found, content=known.text.encode()), known.charset
     change.new_mode, change.binary, change.additions = found.mode, found.binary, found.lines
     if found.lines:
-        change.hunks, whole = patch.read_hunks(found.hunk(), budget)
-        change.cut = found.cut or not whole
+        change.hunks, whole, encoding = patch.read_hunks([*found.hunk()], budget)
+        change.cut, change.charset = found.cut or not whole, change.charset or encoding
     return True
+
+
+def _read_encoded(git: Git, change: Change, budget: Budget) -> None:
+    """Compare a file that git takes for binary, if it is text of UTF-16 or UTF-32."""
+    content = _new_content(git, change)
+    new = None if content is None else charset.decode(content)
+    old = None if new is None else charset.decode(_stored(git, change.old_id))
+    if new is None or old is None or not (old.charset or new.charset):
+        return
+    lines = diff_of_texts([Compared(change.name, old.text, new.text)])
+    if lines is None:
+        return
+    change.hunks, whole, _ = patch.read_hunks(lines.encode().split(b"\n")[:-1], budget)
+    change.binary, change.cut, change.charset = False, not whole, new.charset or old.charset
+    kinds = Counter(line.type for hunk in change.hunks for line in hunk.lines)
+    change.additions, change.deletions = kinds["added"], kinds["removed"]
+
+
+def _new_content(git: Git, change: Change) -> bytes | None:
+    if change.new_id.strip("0") or change.status == "deleted":
+        return _stored(git, change.new_id)
+    found = untracked.read(git, change.name, limits.GIT_ENCODED_BYTES)
+    return None if found is None or found.cut else found.content
+
+
+def _stored(git: Git, id_: str) -> bytes:
+    """Return what git has stored; a NUL, which is no text, for what it does not give."""
+    if not id_.strip("0"):
+        return b""
+    with Ignoring("GIT_ERROR"):
+        done = git.done("cat-file", "blob", id_, max_bytes=limits.GIT_ENCODED_BYTES)
+        if not done.cut:
+            return done.out
+    return b"\0"
 
 
 class _Answer:
@@ -187,6 +231,7 @@ class _Answer:
                 truncated=change.cut or None,
                 counted=False if change.unread else None,
                 filtered=change.filtered or None,
+                charset=change.charset or None,
                 **modes,
             )
         )

@@ -8,7 +8,7 @@ be mistaken for a line of the diff.
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field
 from json.encoder import encode_basestring
 from typing import Final, NamedTuple
@@ -17,6 +17,7 @@ from unidiff.patch import Hunk, PatchSet
 
 from bridge_project.protocol.resources import DiffHunk, DiffLine
 from bridge_project.protocol.types import DiffLineType, GitFileStatus
+from files_app import charset
 
 NO_MODE: Final = "000000"
 _STATUSES: Final[dict[str, GitFileStatus]] = {"A": "added", "C": "added", "D": "deleted"}
@@ -48,7 +49,8 @@ class Change:
     """Describe a changed file; ``old`` is its name before a rename.
 
     ``sections``: how many files it is in a patch. ``cut``: lines of it are missing.
-    ``unread``: its lines are not known; ``filtered``: nor is whether it has changed.
+    ``unread``: its lines are not known; ``filtered``: nor is whether it has changed. ``old_id``,
+    ``new_id``: git's names of the content, zeros for one that git has not stored.
     """
 
     name: str
@@ -56,6 +58,8 @@ class Change:
     status: GitFileStatus
     old_mode: str = NO_MODE
     new_mode: str = NO_MODE
+    old_id: str = ""
+    new_id: str = ""
     additions: int = 0
     deletions: int = 0
     binary: bool = False
@@ -64,6 +68,7 @@ class Change:
     cut: bool = False
     unread: bool = False
     filtered: bool = False
+    charset: str = ""
 
     @property
     def has_lines(self) -> bool:
@@ -106,17 +111,18 @@ class Lists:
         return found
 
     def _change(self) -> Change:
-        old_mode, new_mode, _, _, letter = self._field()[1:].decode().split(" ")
+        old_mode, new_mode, old_id, new_id, letter = self._field()[1:].decode().split(" ")
+        ids = old_mode, new_mode, old_id, new_id
         old = name = os.fsdecode(self._field())
         if letter[0] in "RC":
             name = os.fsdecode(self._field())
         if letter == "U":
             return Change(name, name, "modified")
         if letter[0] == "R":
-            return Change(name, old, "renamed", old_mode, new_mode, sections=1)
+            return Change(name, old, "renamed", *ids, sections=1)
         sections = 2 if letter == "T" else 1  # type change: deleted, then added
         status = _STATUSES.get(letter[0], "modified")
-        return Change(name, name, status, old_mode, new_mode, sections=sections)
+        return Change(name, name, status, *ids, sections=sections)
 
 
 class Counts(NamedTuple):
@@ -157,7 +163,7 @@ def read_lines(lists: Lists, wanted: Container[str], budget: Budget, *, cut: boo
     for number, (change, lines) in enumerate(sections, 1):
         whole = not cut or number < len(sections)
         if change.name in wanted:
-            hunks, whole = read_hunks(lines, budget, whole=whole)
+            hunks, whole, change.charset = read_hunks(lines, budget, whole=whole)
             change.hunks += hunks
         change.cut = change.has_lines and not whole
         if not whole:
@@ -180,17 +186,20 @@ def _sections(lists: Lists) -> list[tuple[Change, list[bytes]]]:
 
 
 def read_hunks(
-    lines: Iterable[bytes], budget: Budget, *, whole: bool = True
-) -> tuple[list[DiffHunk], bool]:
+    lines: Sequence[bytes], budget: Budget, *, whole: bool = True
+) -> tuple[list[DiffHunk], bool, str]:
     """Parse a file's hunks, as far as the budget goes; tell whether these are all.
+
+    The third value is the encoding of a side that is not UTF-8 (D11).
 
     The last hunk is not ``whole`` if its end is missing. Its header then speaks of what is left:
     unidiff takes no other. Nor does it read names that hold ` b/`, so it gets two of its own.
     """
+    decoded, encoding = _decoded(lines)
     text: list[str] = []
-    for line in lines:
-        text.append(line.decode("utf-8", "replace") + "\n")
-        cost = _HUNK_BYTES if line.startswith(b"@@ ") else _LINE_BYTES
+    for line in decoded:
+        text.append(line + "\n")
+        cost = _HUNK_BYTES if line.startswith("@@ ") else _LINE_BYTES
         if not budget.take(cost + len(encode_basestring(text[-1]).encode()), 1):
             text.pop()
             whole = False
@@ -202,7 +211,25 @@ def read_hunks(
         text[headers[-1]] = _SPANS.sub(spans, text[headers[-1]], count=1)
     (file,) = PatchSet(["--- a\n", "+++ b\n", *text])
     hunks = [_hunk(text[at], hunk) for at, hunk in zip(headers, file, strict=True)]
-    return hunks, whole
+    return hunks, whole, encoding
+
+
+def _decoded(lines: Sequence[bytes]) -> tuple[list[str], str]:
+    """Decode each side of a difference; what is not sure has U+FFFD."""
+    try:
+        return b"\n".join(lines).decode().split("\n") if lines else [], ""
+    except UnicodeDecodeError:
+        old, new = (_charset_of(lines, other) for other in (b"+", b"-"))
+    names = {b"-": old, b"+": new}
+    found = [line.decode(names.get(line[:1], new or old) or "utf-8", "replace") for line in lines]
+    return found, new or old
+
+
+def _charset_of(lines: Sequence[bytes], other: bytes) -> str:
+    """Return the encoding of the lines of one side; "" is UTF-8, or not sure."""
+    side = (line[1:] for line in lines if not line.startswith((b"@@ ", other)))
+    known = charset.decode(b"\n".join(side))
+    return known.charset if known else ""
 
 
 def _hunk(header: str, parsed: Hunk) -> DiffHunk:

@@ -93,6 +93,20 @@ def test_a_binary_file_comes_whole_as_base64(reader: Reader) -> None:
     reader.refused("file_read", "blob", "FILE_TOO_LARGE")
 
 
+@pytest.mark.spec("file.read.charset")
+def test_a_text_in_another_encoding(reader: Reader) -> None:
+    """D11: whole as base64, and beside it decoded, with the encoding's name; where that is sure."""
+    for name, text in {"shift_jis": "設定を読み込む\n\nエラー", "iso-8859-1": "Höhe\n"}.items():
+        reader.write("blob", text.encode(name))
+        payload = reader.read("blob", offset=1, limit=1)
+        assert base64.b64decode(payload["content"]) == text.encode(name)
+        assert (payload["text"], payload["charset"]) == (text, name)
+        assert (payload["encoding"], payload["lines"]) == ("base64", len(text.splitlines()))
+    for data in ("naïve é".encode() + b" caf\xe9", b"\xff\xfe\x00\xd8", b"\xff\x00"):
+        reader.write("blob", data)
+        assert {"text", "charset"}.isdisjoint(reader.read("blob"))
+
+
 @pytest.mark.spec("limit.max_message_size_mb")
 def test_a_text_that_is_too_large(reader: Reader) -> None:
     """D12: FILE_TOO_LARGE, or the lines that were asked for where they fit. What counts is their

@@ -98,6 +98,37 @@ def test_untracked_files_when_named_and_only_then(repository: Repository, work: 
     assert (shown["new dir/text"], shown["new dir/link"]) == (["1", "", "2\r"], ["/etc/passwd"])
 
 
+@pytest.mark.spec("git.diff.charset")
+def test_other_encodings(repository: Repository, work: Work) -> None:
+    """Decoded, with the name; each side by itself; what is not sure has U+FFFD (D11)."""
+    ways = {
+        "shift_jis": "ファイルが見つからない場合はエラー",
+        "iso-8859-1": "Höhe",
+        "utf-16": "größe",
+        "utf-8": "é",
+    }
+    repository.commit_files({name: f"{text}\n\n1\n".encode(name) for name, text in ways.items()})
+    repository.write("half", "naïve é".encode() + b" caf\xe9\n")
+    for name, text in ways.items():
+        repository.write(name, f"{text}\n\n2\n".encode(name))
+        repository.write(f"new {name}", f"{text}\n".encode(name))
+    repository.write("iso-8859-1", "Höhe\n\n2\n".encode())  # converted
+    for cached in (False, True):
+        found = {file["path"]: file for file in work.diff(".", cached=cached)}
+        names = {name: found[name].get("charset") for name in ways}
+        expected = {"shift_jis": "shift_jis", "utf-16": "utf-16le", "utf-8": None}
+        assert names == expected | {"iso-8859-1": "iso-8859-1"}
+        for name, text in ways.items():
+            assert lines(found[name], "added")[-1] == "2" and "binary" not in found[name]
+            assert lines(found[f"new {name}"], "added") == [text]
+        assert lines(found["shift_jis"], "context") == ["ファイルが見つからない場合はエラー", ""]
+        assert lines(found["iso-8859-1"], "removed") == ["Höhe", "1"]
+        assert lines(found["iso-8859-1"], "added") == ["Höhe", "2"]
+        assert (found["utf-16"]["additions"], found["utf-16"]["deletions"]) == (1, 1)
+        assert lines(found["half"], "added") == ["naïve é caf\ufffd"]
+        repository.git("add", "-A")
+
+
 # what breaks readers of diffs: their own marks, other ends of lines, bytes that are no text
 MARKS = [b"", b"-- a/x", b"++ b/x", b"@@ -1 +1 @@", b"diff --git a/x b/x", b"--- a/a", b"+++ b/a"]
 MARKS += [b"rename to x", b"\\ No newline at end of file", b"\r", b"\xe2\x80\xa8", b"\xff"]

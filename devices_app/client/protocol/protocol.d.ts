@@ -34,6 +34,7 @@ declare namespace Wire {
     truncated?: boolean;
     counted?: boolean;
     filtered?: boolean;
+    charset?: string;
   }
 
   interface DiffHunk {
@@ -464,6 +465,8 @@ declare namespace Wire {
       size: number;
       lines: number;
       encoding: "utf-8" | "base64";
+      text?: string;
+      charset?: string;
     };
     replay_buffer: {
       session_id: string;

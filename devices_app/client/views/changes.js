@@ -273,6 +273,7 @@ function oneFile(file, named) {
   return [
     name,
     mode,
+    file.charset && h("p.meta", {}, `Decoded from ${file.charset}`),
     wrapButton(hunks),
     hunks,
     file.truncated && h("p.meta", {}, "The rest is too large to be shown here."),

@@ -103,11 +103,18 @@ export function filesView(id, { model, go, places }, path = "") {
     const trouble = h("p.warn", { role: "alert" });
     let offset = 0;
     let text = "";
+    let whole = /** @type {Wire.Payloads["file_read_response"] | null} */ (null);
+    let decoded = /** @type {string[]} */ ([]); // lines of a file that came whole
     const page = async () => {
-      const found = await ask("file_read", { path: at, offset, limit: LINES });
-      if (found.encoding === "base64") return found;
-      text += found.content;
-      const got = found.content.split(/\r?\n/);
+      const found = whole ?? (await ask("file_read", { path: at, offset, limit: LINES }));
+      if (found.text !== undefined && !whole) {
+        whole = found;
+        decoded = found.text.match(/[^\n]*\n|[^\n]+$/g) ?? [];
+      }
+      if (found.encoding === "base64" && !whole) return found;
+      const content = whole ? decoded.slice(offset, offset + LINES).join("") : found.content;
+      text += content;
+      const got = content.split(/\r?\n/);
       if (got.at(-1) === "") got.pop();
       lines.append(...got.map((line) => h("li", {}, h("span", {}, visible(line)))));
       offset += LINES;
@@ -126,14 +133,15 @@ export function filesView(id, { model, go, places }, path = "") {
       more.disabled = false;
     };
     const first = await page();
-    if (first.encoding === "base64") {
+    if (first.encoding === "base64" && !whole) {
       const sentence = `A binary file of ${bytes(first.size)}.`;
       fill(place, crumbs(first.path), h("p.empty", { role: "status" }, sentence));
       return;
     }
     const label = first.lines > LINES ? "Copy what is shown" : "Copy";
     const all = button("button.quiet", () => copy(text), icon("copy"), label);
-    const size = h("span.meta", {}, `${counted(first.lines, "line")}, ${bytes(first.size)}`);
+    const about = [counted(first.lines, "line"), bytes(first.size), first.charset ?? ""];
+    const size = h("span.meta", {}, about.filter(Boolean).join(", "));
     fill(
       place,
       crumbs(first.path),
