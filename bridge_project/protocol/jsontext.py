@@ -1,7 +1,9 @@
 """Read strict JSON, and write compact JSON (D8)."""
 
 import json
+import math
 import re
+import sys
 from typing import Any, Final
 
 from pydantic_core import from_json, to_json
@@ -49,6 +51,25 @@ def loads(data: bytes | str, depth: int | None = JSON_MAX_DEPTH) -> Any:
         except ValueError:
             raise JsonError("a number too large for a double") from None
     return value
+
+
+def loads_lenient(data: bytes | str) -> Any:
+    """Parse an agent's JSON; read a number that fits nowhere as its text.
+
+    Without this 1e400 would be an infinity, which JSON cannot say, and 5000 digits no JSON at all.
+    Raises ValueError and RecursionError as json.loads does.
+    """
+    return json.loads(data, parse_float=_float, parse_int=_int)
+
+
+def _float(digits: str) -> float | str:
+    return value if math.isfinite(value := float(digits)) else digits
+
+
+def _int(digits: str) -> int | float | str:
+    if digits == "-0":
+        return -0.0
+    return digits if len(digits) > sys.int_info.default_max_str_digits else int(digits)
 
 
 def _parse(text: bytes) -> Any:

@@ -33,6 +33,7 @@ interface Approval {
   tool_call_id: string;
   tool: string;
   params: Free;
+  exact?: string;
   description: string;
   risk_level: Risk;
   source: Wire.Payloads["approval_required"]["source"];
@@ -221,7 +222,7 @@ interface Commands {
   decide(
     key: string,
     decision: Decision,
-    modifications?: Free | null,
+    modifications?: string | null,
     option?: string,
   ): Promise<void>;
   withdraw(key: string): boolean;

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from selenium.webdriver.common.keys import Keys
 
 from tests.conformance import agents, approvals
 from tests.conformance.bridge import Bridge
@@ -82,6 +83,37 @@ def test_what_was_changed_is_what_is_shown(page: Page, bridge: Bridge) -> None:
     page.wait_text("changed by a person", "It had asked for: ls first\n")
 
 
+MANY = "1" * 5000
+ODD = (
+    '{"id": 9007199254740993, "deep": [{"id": 12345678901234567890}, 1.0, -0.0], "big": 1e400,'
+    ' "many": %s, "__proto__": {"a": 1}, "note": "x"}'
+)
+
+
+def test_only_what_is_changed_goes_back_changed(page: Page, bridge: Bridge) -> None:
+    """Digit for digit; what JavaScript cannot hold is edited as text."""
+    phone = bridge.phone().ready()
+    session_id = agents.begin(bridge, phone)
+    for id, typed in ((9007199254740993, ""), (9007199254740995, "9007199254740995")):
+        agents.say(phone, session_id, f"/tool Lookup {ODD % MANY}")
+        open_approval(page, "Lookup")
+        page.wait_text("9007199254740993", '"id": 12345678901234567890', "1e400", "-0.0")
+        page.show_as(PHONE | {"height": 7000})  # all of it is seen
+        page.tap("dialog button", "Change…")
+        page.type("#field-note", "y")
+        if typed:
+            page.type("#field-id", Keys.BACKSPACE * 20)
+            page.wait_text("id must be a number.")
+            assert page.js("document.querySelector('dialog .primary').disabled")
+            page.type("#field-id", typed)
+        page.tap("dialog .primary", "Approve with changes")
+        result = phone.expect("tool_result", session_id=session_id)["payload"]["result"]
+        params = result["content"].partition("Parameters: ")[2]
+        odd = ODD.replace("1e400", '"1e400"').replace('"x"', '"xy"') % f'"{MANY}"'
+        assert params == odd.replace("9007199254740993", str(id))
+        close_sheet(page)
+
+
 CLOSE_WHILE_HELD = """void document.querySelector('.hold').addEventListener('pointerdown', () => {
   setTimeout(() => document.querySelector('dialog').close(), 1);
   setTimeout(() => { window.held = true; }, 2000);
@@ -136,7 +168,7 @@ def test_an_edit_is_seen_whole_first(page: Page, bridge: Bridge) -> None:
     session_id = agents.begin(bridge, phone)
     agents.tool(phone, session_id, "Edit", file_path="a.py", edits=edits, **odd)
     open_approval(page, "a.py")
-    page.wait_text('"replace_all": true', "An empty text.", "null", "noU+200Bte", "be rounded")
+    page.wait_text("replace_all\ntrue", "An empty text.", "null", "noU+200Bte", str(2**60))
     assert page.js("document.querySelector('.sheet-body').scrollWidth <= innerWidth")
     end = "document.querySelector('.sheet-body').scrollTop = 1e6"
     page.wait(f"({end}) && document.querySelector('.sheet-body').scrollTop > 1000")

@@ -47,7 +47,7 @@ def run(modules: Path, program: str, **environment: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "program", ["addresses", "connection", "diff", "home", "net", "outbox", "tabs"]
+    "program", ["addresses", "connection", "diff", "exact", "home", "net", "outbox", "tabs"]
 )
 def test_a_pure_module(modules: Path, program: str) -> None:
     run(modules, f"{program}.mjs")

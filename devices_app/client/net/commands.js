@@ -43,7 +43,7 @@ export const commandsOf = (engine) => ({
       session_id: approval.session_id,
       tool_call_id: approval.tool_call_id,
       decision,
-      modifications,
+      modifications: /** @type {any} */ (modifications), // JSON, as `write` sends it
       ...(option !== undefined && { option_id: option }),
     });
   },

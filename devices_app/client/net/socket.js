@@ -1,7 +1,7 @@
 // Drive one WebSocket by the state machine of protocol/connection.js.
 
 import { begin, CONNECT_MS, step } from "../protocol/connection.js";
-import { read } from "../protocol/messages.js";
+import { read, write } from "../protocol/messages.js";
 import { askOrigin } from "./requests.js";
 
 const TICK_MS = 2000;
@@ -57,7 +57,7 @@ export class Socket {
 
   /** @param {Sent<keyof Wire.Requests>} message */
   send(message) {
-    if (this.socket?.readyState === WebSocket.OPEN) this.socket.send(JSON.stringify(message));
+    if (this.socket?.readyState === WebSocket.OPEN) this.socket.send(write(message));
   }
 
   // A timer that comes late tells that the page or the machine slept: the socket may be dead.

@@ -83,7 +83,43 @@ export function read(text) {
     return { problem: "not JSON", type: "", text: text.slice(0, 500) };
   }
   const problem = faultOf(message);
-  return problem ? aside(message, problem, text) : { message };
+  if (problem) return aside(message, problem, text);
+  if (text.includes('"approval_required"')) keepNumbers(text, message);
+  return { message };
+}
+
+const NUMBERS = /"[^"\\]*(?:\\.[^"\\]*)*"|-?\d[\d.eE+-]*/g;
+
+// Give each approval its parameters as JSON in `exact`, where JavaScript holds other numbers than
+// came: a long one, 1.0, -0.
+/** @param {string} text @param {any} message */
+function keepNumbers(text, message) {
+  const mark = crypto.randomUUID();
+  const marked = text.replace(NUMBERS, (part) =>
+    part.startsWith('"') || String(Number(part)) === part ? part : `"${mark}${part}"`,
+  );
+  if (marked === text) return;
+  /** @param {any} one @returns {any[]} */
+  const rows = (one) => (Array.isArray(one.payload.messages) ? one.payload.messages : [one]);
+  const whole = rows(JSON.parse(marked));
+  rows(message).forEach((row, at) => {
+    if (row?.type !== "approval_required") return;
+    const params = JSON.stringify(whole[at].payload?.params ?? {});
+    if (params.includes(mark)) row.exact = params.replace(RegExp(`"${mark}(.*?)"`, "g"), "$1");
+  });
+}
+
+/**
+ * Write a message for the socket; `modifications` are JSON already, which stays as it is.
+ *
+ * @param {{ payload: Free }} message
+ */
+export function write(message) {
+  const { modifications } = message.payload ?? {};
+  const text = JSON.stringify(message);
+  if (typeof modifications !== "string") return text;
+  const name = '"modifications":';
+  return text.replace(name + JSON.stringify(modifications), () => name + modifications);
 }
 
 /** @param {any} message @param {string} problem @param {string} text */

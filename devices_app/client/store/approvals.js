@@ -12,9 +12,9 @@ export const approvalKey = (sessionId, callId) => `${sessionId}\n${callId}`;
  * Take an `approval_required`, which has a decision if it was decided already.
  *
  * @param {Home} home
- * @param {Wire.Envelope<"approval_required">} _
+ * @param {Wire.Envelope<"approval_required"> & { exact?: string }} _
  */
-export function asked(home, { payload, id, timestamp }) {
+export function asked(home, { payload, id, timestamp, exact }) {
   const key = approvalKey(payload.session_id, payload.tool_call_id);
   const before = home.approvals[key];
   if (before?.row_id === id && before.decision) return home;
@@ -26,6 +26,7 @@ export function asked(home, { payload, id, timestamp }) {
     tool_call_id: payload.tool_call_id,
     tool: payload.tool,
     params: payload.params,
+    exact, // the parameters as JSON, where JavaScript does not hold their numbers
     description: payload.description ?? "",
     risk_level: RISKS.includes(payload.risk_level) ? payload.risk_level : "critical",
     source: payload.source,

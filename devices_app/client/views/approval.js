@@ -1,28 +1,11 @@
 // Show the sheet of a decision: the whole call, and buttons that suit its risk.
 
+import { callParts, codeBlock } from "../parts/call.js";
 import { compareTexts, diffLines } from "../parts/diff.js";
-import {
-  button,
-  copyButton,
-  factsOf,
-  field,
-  fill,
-  guard,
-  h,
-  setText,
-  toast,
-} from "../parts/dom.js";
+import { button, factsOf, field, fill, guard, h, setText, toast } from "../parts/dom.js";
 import { holdButton, openSheet, seenToEnd, twoSteps } from "../parts/sheet.js";
-import {
-  ago,
-  hasOdd,
-  oneLine,
-  subagentOf,
-  titleOf,
-  visible,
-  visibleCode,
-  visibleName,
-} from "../parts/text.js";
+import { ago, oneLine, subagentOf, titleOf, visible } from "../parts/text.js";
+import { jsonOf, membersOf, typedOf, withValues } from "../protocol/exact.js";
 import { itemOf, outcome, RISK, standing } from "./approvals.js";
 import { questionForm, questionsOf } from "./questions.js";
 
@@ -65,7 +48,10 @@ export function openApproval(key, { model, go }, closed) {
     h("dl.facts", {}, factsOf(facts)),
   ];
 
-  const give = () => parts.decide("modified", { ...approval.params, answers: form?.answers() });
+  const give = () => {
+    const answers = new Map([["answers", JSON.stringify(form?.answers())]]);
+    parts.decide("modified", withValues(jsonOfParams(approval), answers));
+  };
   const answer = button("button.primary", give, "Answer");
   answer.disabled = true;
   const answered = () => (answer.disabled = !form?.answers());
@@ -117,7 +103,7 @@ function decider(approval, model, { open, done }) {
   const actions = h("div.actions");
   let shown = "";
   let also = "";
-  /** @param {Decision} decision @param {Free | null} [modifications] @param {string} [option] */
+  /** @param {Decision} decision @param {string | null} [modifications] @param {string} [option] */
   const decide = (decision, modifications, option) =>
     model.call("decide", key, decision, modifications, option);
   const withdraw = async () => {
@@ -276,30 +262,15 @@ function watchEnd(body, hint, tell) {
   for (const node of scrolling) node.addEventListener("scroll", look, { passive: true });
 }
 
-// The whole command or parameters, never cut; an edit as a difference.
+// The parameters as JSON, with each number as it came.
+/** @param {Approval} _ */
+const jsonOfParams = ({ exact, params }) => exact ?? JSON.stringify(params);
+
+// The whole command or parameters, never cut; edits as differences.
 /** @param {Approval} approval */
 function whole(approval) {
   const { params } = approval;
-  const parts = [];
-  const rest = { ...params };
-  for (const name of ["command", "file_path"]) {
-    if (typeof params[name] !== "string" || !params[name]) continue;
-    delete rest[name];
-    parts.push(codeBlock(params[name], name));
-  }
-  const edits = Array.isArray(params.edits) ? params.edits : [];
-  /** @param {Free} edit */
-  const isWhole = (edit) => isEdit(edit) && Object.keys(edit).length === 2; // its diff says it all
-  if (isEdit(params)) for (const name of ["old_string", "new_string"]) delete rest[name];
-  if (edits.length && edits.every(isWhole)) delete rest.edits;
-  for (const { old_string: before, new_string: after } of [params, ...edits].filter(isEdit))
-    parts.push(diffLines(compareTexts(before, after)));
-  for (const [name, value] of Object.entries(rest)) {
-    const content = typeof value === "string" ? value : JSON.stringify(value, null, 2);
-    if (isRounded(value)) parts.push(h("p.warn", {}, "Long numbers below may be rounded."));
-    const shown = content ? codeBlock(content, name) : h("p.meta", {}, "An empty text.");
-    parts.push(h("h2", {}, visibleName(name)), shown);
-  }
+  const parts = callParts(params, jsonOfParams(approval));
   // what came with the request beside its parameters: the first line names the call, a last one
   // that was cut stands whole among them
   const known = JSON.stringify(params);
@@ -319,6 +290,21 @@ function whole(approval) {
   return parts;
 }
 
+// What a person has changed, as the bridge tells it.
+/** @param {Free} before @param {Free} after */
+const changes = (before, after) =>
+  Object.keys(after)
+    .map((name) => [name, lineOf(before[name]), lineOf(after[name])])
+    .filter(([name, was, is]) => is !== was && name !== "answers")
+    .map(([name, was, is]) => [
+      changed(name, was, is),
+      isRounded(after[name]) && h("p.warn", {}, "Long numbers above may be rounded."),
+    ]);
+
+/** @param {unknown} value */
+const lineOf = (value) =>
+  typeof value === "string" ? value : (JSON.stringify(value, null, 2) ?? "");
+
 // Not by its JSON: "size+1" in a text is no number.
 /** @param {unknown} value */
 const isRounded = (value) =>
@@ -326,39 +312,25 @@ const isRounded = (value) =>
     ? !Number.isSafeInteger(Math.trunc(value))
     : Boolean(value) && typeof value === "object" && Object.values(value ?? {}).some(isRounded);
 
-/** @param {Free} params */
-const isEdit = (params) =>
-  typeof params?.old_string === "string" && typeof params.new_string === "string";
+/** @param {string} name @param {string} before @param {string} after */
+const changed = (name, before, after) => [
+  h("h2", {}, `What changes in ${oneLine(name)}`),
+  diffLines(compareTexts(before, after)),
+];
 
-/** @param {string} text @param {string} name */
-function codeBlock(text, name) {
-  return h(
-    "div.whole",
-    {},
-    h("pre.wrapped", { "aria-label": name }, visibleCode(text)),
-    (text.length > 60 || name === "command") && copyButton(text),
-    hasOdd(text) &&
-      h("p.warn", {}, "There are characters in it that cannot be seen; they are named above."),
-  );
+/** @param {Approval} approval */
+const editable = (approval) => approval.source === "agent_sdk" && typedIn(approval).length > 0;
+
+// The parameters that a person edits: name, JSON, and the text of it.
+/** @param {Approval} approval */
+function typedIn(approval) {
+  const text = jsonOfParams(approval);
+  const all = new Map(membersOf(text).map(({ name, from, to }) => [name, text.slice(from, to)]));
+  return [...all].flatMap(([name, json]) => {
+    const typed = typedOf(json);
+    return typed === null ? [] : [{ name, json, typed }];
+  });
 }
-
-// What a person changes, or has changed, in the parameters that are texts.
-/** @param {Free} before @param {Free} after */
-const changes = (before, after) =>
-  Object.keys(after)
-    .filter((name) => typeof after[name] === "string" && after[name] !== before[name])
-    .map((name) => [
-      h("h2", {}, `What changes in ${oneLine(name)}`),
-      diffLines(compareTexts(String(before[name] ?? ""), after[name])),
-    ]);
-
-/** @param {Approval} _ */
-const editable = ({ source, params }) =>
-  source === "agent_sdk" && Object.values(params).some(isTyped);
-
-// A field would take the CR out of line ends.
-/** @param {unknown} value */
-const isTyped = (value) => typeof value === "string" && !value.includes("\r");
 
 /**
  * @param {Approval} approval
@@ -366,16 +338,15 @@ const isTyped = (value) => typeof value === "string" && !value.includes("\r");
  * @param {ReturnType<typeof decider>} _
  */
 function editParameters(approval, sheet, { actions, again, decide, hint }) {
-  const typed = { ...approval.params, ...drafts.get(approval.key) };
-  const fields = Object.entries(approval.params)
-    .filter(([, value]) => isTyped(value))
-    .map(([name, value]) => {
-      const rows = String(Math.min(12, linesOf([name, value]) - 3)); // where CSS cannot size it
-      const area = field("textarea", { id: `field-${name}`, rows });
-      area.value = typed[name];
-      return { name, area };
-    });
-  const difference = h("div", {}, changes(approval.params, typed));
+  const before = drafts.get(approval.key) ?? new Map();
+  const fields = typedIn(approval).map(({ name, json, typed }) => {
+    const rows = String(Math.min(12, linesOf([name, typed]) - 3)); // where CSS cannot size it
+    const area = field("textarea", { id: `field-${name}`, rows });
+    area.value = before.get(name) ?? typed;
+    return { name, json, typed, area };
+  });
+  const edited = () => fields.filter(({ typed, area }) => area.value !== typed);
+  const difference = h("div");
   const form = h(
     "div.edit",
     {},
@@ -383,14 +354,27 @@ function editParameters(approval, sheet, { actions, again, decide, hint }) {
     fields.map(({ name, area }) => [h("label", { for: area.id }, oneLine(name)), area]),
     difference,
   );
-  const changed = () => Object.fromEntries(fields.map(({ name, area }) => [name, area.value]));
-  const sendAll = () => decide("modified", { ...approval.params, ...changed() });
+  const sendAll = () => {
+    const values = edited().map(({ name, json, area }) => [name, jsonOf(json, area.value)]);
+    decide("modified", withValues(jsonOfParams(approval), new Map(/** @type {any} */ (values))));
+  };
   const approve = approveButtons(approval, sendAll, "Approve with changes");
   let isSeen = false;
-  const check = () => enable(approve, isSeen && difference.hasChildNodes());
+  let isWrong = false;
+  const check = () => enable(approve, isSeen && !isWrong && difference.hasChildNodes());
+  const compare = () => {
+    const wrong = edited().filter(({ json, area }) => jsonOf(json, area.value) === null);
+    isWrong = wrong.length > 0;
+    fill(
+      difference,
+      edited().map(({ name, typed, area }) => changed(name, typed, area.value)),
+      wrong.map(({ name }) => h("p.warn", {}, `${oneLine(name)} must be a number.`)),
+    );
+  };
+  compare();
   form.addEventListener("input", () => {
-    drafts.set(approval.key, changed());
-    fill(difference, changes(approval.params, changed()));
+    drafts.set(approval.key, new Map(fields.map(({ name, area }) => [name, area.value])));
+    compare();
     check();
   });
   sheet.body.append(form);

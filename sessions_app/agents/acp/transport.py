@@ -7,6 +7,7 @@ from typing import get_args
 from acp import schema
 from acp.meta import CLIENT_METHODS
 
+from bridge_project.protocol import jsontext
 from sessions_app.agents.acp import lenient
 from sessions_app.agents.process.groups import Group
 from sessions_app.agents.process.json_lines import JsonLines, Message
@@ -41,7 +42,7 @@ class AcpTransport(JsonLines):
 def _message(line: bytes) -> Message | None:
     """Return a line's message; None for one at which the library would stop reading."""
     try:
-        found = json.loads(line)
+        found = jsontext.loads_lenient(line)
     except (ValueError, RecursionError):
         return None
     if not isinstance(found, dict) or not ("method" in found or "id" in found):

@@ -4,13 +4,13 @@ The SDK's own transport would hand the bridge's whole environment on and leave t
 process group.
 """
 
-import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import claude_agent_sdk as sdk
 
 from bridge_project.kernel import limits
+from bridge_project.protocol import jsontext
 from sessions_app.agents.process import groups
 from sessions_app.agents.process.json_lines import JsonLines, Message
 
@@ -90,7 +90,7 @@ def _message(line: bytes) -> Message | None:
     if not line.lstrip().startswith(b"{"):
         return None
     try:
-        message = json.loads(line)
+        message = jsontext.loads_lenient(line)
     except (ValueError, RecursionError):
         raise ValueError("it wrote a message that is no JSON, or nested too deeply") from None
     return message if isinstance(message, dict) else None

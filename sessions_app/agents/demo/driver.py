@@ -11,6 +11,7 @@ from typing import Any
 
 from bridge_project.kernel import limits
 from bridge_project.kernel.config import conf
+from bridge_project.protocol import jsontext
 from sessions_app.agents import events
 from sessions_app.agents.driver import REJECTED, CannotResume, Driver, describe_call
 from sessions_app.agents.process import groups, shell
@@ -108,7 +109,7 @@ class DemoDriver(Driver):
     async def _use_tool(self, rest: str) -> None:
         tool, _, text = rest.strip().partition(" ")
         try:
-            params = json.loads(text) if text.strip() else {}
+            params = jsontext.loads_lenient(text) if text.strip() else {}
         except (ValueError, RecursionError):
             params = None
         if not tool or not isinstance(params, dict):
