@@ -151,6 +151,8 @@ class Session(models.Model):
     )
     # Whether the agent asks before it acts (D59); unknown when nobody knows.
     asks = models.BooleanField(null=True)
+    # JSON text of a `resources.Usage`; empty while the agent has said nothing (D72).
+    usage = models.TextField(default="")
     # The message_id of the stream that has begun and not ended.
     open_message = models.CharField(max_length=36, default="")
 

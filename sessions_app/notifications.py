@@ -179,6 +179,8 @@ _HAPPENED: dict[str, tuple[NotificationType, str, Priority, str]] = {
     "gone": ("error", "The session ended with an error", "normal", ""),
     "idle": ("agent_idle", "The session was paused", "low", ""),
     "model_retried": ("agent_notification", "The agent is waiting for its model", "low", ""),
+    "limit_near": ("agent_notification", "A limit is nearly reached", "normal", ""),
+    "limit_reached": ("agent_notification", "A limit is reached", "high", ""),
     "withdrawn": ("agent_notification", "Messages were withdrawn", "normal", ""),
     "working": ("agent_notification", "The agent is still working", "low", ""),
     "silent": ("agent_notification", "The agent is silent", "low", ""),

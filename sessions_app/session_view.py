@@ -16,7 +16,7 @@ from sessions_app.models import Session
 COLUMNS = (
     *("pk", "session_id", "agent_type", "title", "working_directory"),
     *("kind", "status", "turn", "doing", "pending_approvals", "last_activity_at", "last_sign_at"),
-    *("expired", "forgotten", "resume_id", "titled", "rules"),
+    *("expired", "forgotten", "resume_id", "titled", "rules", "usage"),
 )
 
 
@@ -94,6 +94,7 @@ def state_of(session: Any) -> dict[str, Any]:
         "last_activity_at": now_text(session.last_activity_at),
         "quiet_since": quiet and now_text(quiet),
         "rules": rules.shown(session),
+        "usage": json.loads(session.usage) if session.usage else None,
     }
 
 

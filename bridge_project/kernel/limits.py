@@ -234,6 +234,7 @@ CLAUDE_RULES: Final = 1000  # entries of .claude/rules that are looked at
 ACP_QUIET_SECONDS: Final = 0.3  # without an update: a loaded session's history has been told
 ACP_HISTORY_SECONDS: Final = 10.0  # to tell it at most
 ACP_OWN_TURN_SECONDS: Final = 2.0  # without an update: a turn that it began itself is over (D76)
+ACP_REFUSAL_SECONDS: Final = 1.0  # in which an agent refuses a message if it is busy (D71)
 ACP_BUSY_SECONDS: Final = 5.0  # after which a message that it had no time for is given again (D71)
 ACP_BUSY_MAX_SECONDS: Final = 600.0  # after which that is refused
 ACP_MODE_SECONDS: Final = 5.0  # for an agent to be back in the mode in which it asks (D59)

@@ -31,6 +31,24 @@ class SessionRule(RuleUse):
     used: types.Count = 0
 
 
+class UsageLimit(Sent):
+    """Describe a limit of the agent's account; ``used``: the share of it, from 0 to 1."""
+
+    name: str
+    status: types.LimitStatus
+    used: types.Number | None = None
+    resets_at: types.Timestamp | None = None
+
+
+class Usage(Sent):
+    """Say what a session has used, as far as its agent does (D72)."""
+
+    context_tokens: types.Count | None = None
+    context_window: types.Count | None = None
+    cost_usd: types.Number | None = None
+    limits: list[UsageLimit] | None = None
+
+
 class SessionState(Sent):
     """Describe a session for home screens, beyond the specification (D54).
 
@@ -38,10 +56,10 @@ class SessionState(Sent):
     call is open. ``resumable``: ``session_start`` with ``resume`` true starts its agent again
     (D60). ``quiet_since``: the last sign of an observed session that works or waits and has given
     none for five minutes, else null (D65). ``rules``: what a person approves without being asked
-    each time, oldest first (D68).
+    each time, oldest first (D68). ``usage``: null where its agent says nothing (D72).
     """
 
-    nullable = frozenset({"doing", "quiet_since"})
+    nullable = frozenset({"doing", "quiet_since", "usage"})
     kind: types.SessionKind
     session_status: types.SessionStatus
     turn: types.Turn
@@ -51,6 +69,7 @@ class SessionState(Sent):
     last_activity_at: types.Timestamp
     quiet_since: types.Timestamp | None = None
     rules: list[SessionRule] = []
+    usage: Usage | None = None
 
     # Sent as null, because a client merges an update into its state. Without a return type the
     # schema stays that of the fields.

@@ -139,6 +139,21 @@ class SessionUpdate(ServerPayload):
     session: SessionInfo
 
 
+class MessageState(ServerPayload):
+    """Tell every device what became of a message to an agent (D71).
+
+    ``queued``: it waits for the agent; ``given``: the agent has it; ``refused``: the agent took it
+    not once while it was tried, and an ``error`` of the session says why. ``message_id``: as in the
+    prompt's ``agent_event``. A message that is queued nowhere is ``given`` at once.
+    """
+
+    type = "message_state"
+    feed = "all"
+    session_id: str
+    message_id: str
+    state: types.MessageState
+
+
 class StreamStart(SessionRow):
     """Begin an answer of the agent."""
 

@@ -273,7 +273,8 @@ interface Prompt extends Talk {
   kind: "prompt";
   device: string;
   source: string;
-  queued: boolean;
+  /** bridge, queued, given, refused; empty: not known */
+  state: string;
 }
 interface Answer extends Talk {
   kind: "answer";
@@ -319,6 +320,10 @@ interface Chat {
   byKey: Map<string, any>;
   seen: Set<string>;
   queued: Prompt[];
+  /** message → its state, which may come before its row */
+  states: Map<string, string>;
+  /** subagent → the card of its plan in this turn */
+  plans: Map<string, Tool>;
 }
 type Of<T extends Row["type"]> = Extract<Row, { type: T }>;
 type Folds = { [T in Row["type"]]?: (chat: Chat, row: Of<T>) => unknown };

@@ -10,8 +10,8 @@ from typing import Any
 from bridge_project.kernel import limits
 from bridge_project.kernel.pictures import Stream
 from bridge_project.kernel.text import clean
-from bridge_project.protocol.resources import ApprovalOption
-from bridge_project.protocol.types import FinishReason
+from bridge_project.protocol.resources import ApprovalOption, Usage
+from bridge_project.protocol.types import FinishReason, MessageState
 from sessions_app.approvals.rules.matching import ASKS, Judgement
 from sessions_app.approvals.tool_call import Call
 from sessions_app.approvals.tool_result import Failure
@@ -101,8 +101,35 @@ class RanOther(Event):
     ran: str
 
 
+@dataclass(frozen=True, slots=True)
 class AnswerEnded(Event):
-    """Report that an answer ended but not its turn: the driver prompts once more."""
+    """Report that an answer ended but not its turn: the driver prompts once more.
+
+    ``own``: it was the agent's own, while the prompt waited (D71, D76).
+    """
+
+    own: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PromptMoved(Event):
+    """Report what became of the turn's prompt: given, queued again, or refused (D71)."""
+
+    state: MessageState
+
+
+@dataclass(frozen=True, slots=True)
+class TitleChanged(Event):
+    """Report the title that the agent gives its session."""
+
+    title: str
+
+
+@dataclass(frozen=True, slots=True)
+class UsageChanged(Event):
+    """Report what the session has used, as far as the agent says (D72)."""
+
+    usage: Usage
 
 
 @dataclass(frozen=True, slots=True)

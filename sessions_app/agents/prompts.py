@@ -6,7 +6,7 @@ from typing import Any, Literal
 from bridge_project.kernel import limits
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.protocol.catalogue import encode
-from bridge_project.protocol.server_messages import AgentEvent
+from bridge_project.protocol.server_messages import AgentEvent, MessageState
 from bridge_project.protocol.types import HookEventName, now_text
 from devices_app import audit, pairing
 from devices_app.models import AuditEntry, Device
@@ -55,17 +55,23 @@ def send_prompt(
         observed_sessions.set_title(session, content)
         session.last_activity_at = box.now
         session.save(update_fields=["title", "titled", "last_activity_at"])
+        queued = count > 0 or session.turn != Session.Turn.IDLE
         shown = prompt_event(
             session.session_id,
             prompt=content,
             source=source,
             device=device.name if device else None,
             message_id=message_id,
-            queued=count > 0 or session.turn != Session.Turn.IDLE,
+            queued=queued,
         )
         box.append(session.feed, encode(shown, id=row_id))
         device_pk = device.pk if device else None
-        inbox.add(session, inbox.Kind.PROMPT, content=content, device=device_pk)
+        inbox.add(
+            session, inbox.Kind.PROMPT, content=content, device=device_pk, message_id=message_id
+        )
+        if queued:
+            ids = {"session_id": session.session_id, "message_id": message_id}
+            box.append_to_all(encode(MessageState(**ids, state="queued")))
         _record("message", session, device, characters=len(content))
 
 

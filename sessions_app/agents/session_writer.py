@@ -14,12 +14,13 @@ from bridge_project.http.error_body import error_payload
 from bridge_project.kernel import limits
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.kernel.text import valid
+from bridge_project.protocol import jsontext
 from bridge_project.protocol import server_messages as s
 from bridge_project.protocol.catalogue import encode
-from bridge_project.protocol.resources import ToolOutcome
-from bridge_project.protocol.types import FinishReason, SessionEndReason
+from bridge_project.protocol.resources import ToolOutcome, Usage
+from bridge_project.protocol.types import FinishReason, MessageState, SessionEndReason
 from sessions_app import leases, notifications
-from sessions_app.agents import events, inbox, sanitize
+from sessions_app.agents import events, inbox, sanitize, usage
 from sessions_app.approvals import service as approvals
 from sessions_app.approvals.rules import store as rules
 from sessions_app.approvals.tool_call import usable_id
@@ -32,7 +33,7 @@ log = structlog.get_logger("bridge.agent")
 
 _STATE = ("status", "reason", "owner", "closed_at", "expired", "forgotten", "asks", "rules")
 _TURN = ("turn", "doing", "pending_approvals")
-_SAVED = (*_STATE, *_TURN, "open_message", "resume_id", "last_activity_at")
+_SAVED = (*_STATE, *_TURN, "open_message", "resume_id", "last_activity_at", "title", "usage")
 
 
 class OwnershipLost(Exception):
@@ -53,6 +54,7 @@ class SessionWriter:
         self.session = session
         self.busy = session.turn != Session.Turn.IDLE  # a turn runs, unless the runner knows better
         self.ids: dict[str | None, str] = {}  # the agent's id of a call → ours
+        self.prompt_id = ""  # the message whose turn runs
 
     def save(self) -> None:
         self.session.last_activity_at = self.box.now
@@ -72,16 +74,15 @@ class SessionWriter:
                 self.reject_pending("interrupted", tool_call_id=self.ids.get(call_id, call_id))
             case events.ToolSucceeded() | events.ToolStopped() | events.ToolFailed():
                 self._conclude(event)
-            case events.AnswerEnded():
-                self.close_stream("tool_call")
+            case events.AnswerEnded(own):
+                self.close_stream("stop" if own else "tool_call")
             case events.TurnEnded():
                 self._end_turn(event)
-            case events.SessionIdentified(resume_id):
-                self.session.resume_id = valid(resume_id).replace("\x00", "")
             case events.AgentDied(reason):
                 self.stop(Session.Status.ERROR, reason, "agent_died")
                 self.report_failure(reason)
             case _:
+                self._note(event)
                 self._notify_of(event)
 
     # -- the stream --------------------------------------------------------------------------------
@@ -204,6 +205,37 @@ class SessionWriter:
             case events.TurnSilent() if self.session.turn == Session.Turn.WORKING:
                 self.notify(notifications.silent(self.session))
 
+    def _note(self, event: events.Event) -> None:
+        """Keep what an event says of the session, or of its prompt."""
+        match event:
+            case events.SessionIdentified(resume_id):
+                self.session.resume_id = valid(resume_id).replace("\x00", "")
+            case events.PromptMoved(state):
+                self._tell_state(state)
+            case events.TitleChanged(title):
+                observed_sessions.take_title(self.session, title)
+            case events.UsageChanged(used):
+                self._note_usage(used)
+
+    def _tell_state(self, state: MessageState) -> None:
+        """Tell every device what became of the prompt (D71)."""
+        if self.prompt_id:  # a command of an earlier version has none
+            ids = {"session_id": self.session.session_id, "message_id": self.prompt_id}
+            self.box.append_to_all(encode(s.MessageState(**ids, state=state)))
+
+    def _note_usage(self, used: Usage) -> None:
+        """Keep what an agent says of its usage; report a limit once that is near (D72)."""
+        kept = Usage.model_validate_json(self.session.usage or "{}")
+        limits_ = {one.name: one for one in kept.limits or ()}
+        for one in used.limits or ():
+            before = limits_.get(one.name)
+            limits_[one.name] = one
+            if one.status != "ok" and (before is None or before.status != one.status):
+                words = usage.words_of(one)
+                self.notify(notifications.happened(self.session, f"limit_{one.status}", words))
+        told = used.model_dump(exclude_none=True) | {"limits": [*limits_.values()] or None}
+        self.session.usage = kept.model_copy(update=told).model_dump_json(exclude_none=True)
+
     def notify(self, notification: s.Notification) -> None:
         self.box.append_to_all(encode(notification))
 
@@ -275,6 +307,7 @@ class SessionLog:
         self._session_pk = session_pk
         self._owner = leases.current()
         self._prompted = False  # the turn of a prompt has begun
+        self._prompt_id = ""  # its message
         self.acts = False  # as of the last event: in a turn, or with a call outside one
         self._ids: dict[str | None, str] = {}  # the agent's id of a call → ours
         # when a try took a command, by which that command is known again
@@ -296,6 +329,7 @@ class SessionLog:
                 commands.filter(pk=taken.pk).update(taken_at=self._taking)
                 if taken.kind == inbox.Kind.PROMPT:
                     self._prompted = True
+                    self._prompt_id = jsontext.loads(taken.payload).get("message_id", "")
                     writer.close_stream("stop")  # of a turn that the agent began itself
                     writer.open_stream()
                     writer.session.set_calls(writer.session.calls)  # open since before
@@ -312,6 +346,7 @@ class SessionLog:
             else:
                 writer = SessionWriter(box, self._session_pk, self._owner)
                 writer.ids, writer.busy = dict(self._ids), busy
+                writer.prompt_id = self._prompt_id
                 for event in batch:
                     # the end of a turn of the agent's own is not that of the prompt after it
                     if events.ends_prompt(event):

@@ -100,7 +100,7 @@ def describe(tool: str, params: Mapping[str, Any], given: object = None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Hold a question of an agent; ``choices``: label → what it means, in order."""
+    """Hold a question; ``choices``: label → what it means; none: words are the answer."""
 
     text: str
     choices: Mapping[str, str]
@@ -115,7 +115,7 @@ def questions_of(tool: str, params: Mapping[str, Any]) -> list[Question]:
         for one in (asked if isinstance(asked, list) else [])
         if isinstance(one, Mapping)
         and isinstance(one.get("question"), str)
-        and (choices := _choices(one.get("options")))
+        and ((choices := _choices(one.get("options"))) or one.get("options") == [])
     ]
 
 

@@ -111,8 +111,16 @@ def set_title(session: Session, prompt: str) -> None:
         return
     line = next((line.strip() for line in prompt.splitlines() if line.strip()), "")
     directory = re.split(r"[/\\]", session.working_directory.rstrip("/\\"))[-1]
-    title = printable(line or directory, keep="\N{ZERO WIDTH JOINER}")  # of emoji
-    session.title, session.titled = title[: limits.TITLE_MAX_CHARS], line != ""
+    session.title, session.titled = _title(line or directory), line != ""
+
+
+def take_title(session: Session, title: str) -> None:
+    """Set the title that an agent gives its session, over that of its first prompt."""
+    session.title = _title(" ".join(title.split())) or session.title
+
+
+def _title(text: str) -> str:
+    return printable(text, keep="\N{ZERO WIDTH JOINER}")[: limits.TITLE_MAX_CHARS]  # of emoji
 
 
 def close_idle() -> int:

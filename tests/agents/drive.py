@@ -16,8 +16,11 @@ from sessions_app.agents.events import (
     ApprovalAsked,
     Chunk,
     Event,
+    PromptMoved,
     SessionIdentified,
+    TitleChanged,
     TurnEnded,
+    UsageChanged,
 )
 
 E = TypeVar("E")
@@ -83,8 +86,8 @@ def text(events: Sequence[Event]) -> str:
 
 
 def kinds(events: Sequence[Event]) -> list[str]:
-    """The names of the events, but for chunks and the session's id."""
-    passed = (Chunk, SessionIdentified)
+    """The names of the events, but for chunks and what is no step of a turn."""
+    passed = (Chunk, SessionIdentified, PromptMoved, TitleChanged, UsageChanged)
     return [type(event).__name__ for event in events if not isinstance(event, passed)]
 
 

@@ -7,7 +7,7 @@ export const CLIENT_VERSION = "1.1.0";
 const ROWS = new Set(
   (
     "session_started session_end agent_event tool_call approval_required tool_result " +
-    "tool_error notification stream_start stream_chunk stream_end"
+    "tool_error notification message_state stream_start stream_chunk stream_end"
   ).split(" "),
 );
 
@@ -41,6 +41,7 @@ const SHAPES = {
   tool_result: { session_id: "string", tool_call_id: "string", result: "object" },
   tool_error: { session_id: "string", tool_call_id: "string", message: "string" },
   notification: { notification_type: "string", title: "string", body: "string", data: "object" },
+  message_state: { session_id: "string", message_id: "string", state: "string" },
   stream_start: { session_id: "string", message_id: "string" },
   stream_chunk: { session_id: "string", message_id: "string", content: "string" },
   stream_end: { session_id: "string", message_id: "string", finish_reason: "string" },

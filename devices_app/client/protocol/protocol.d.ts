@@ -154,6 +154,7 @@ declare namespace Wire {
     last_activity_at: string;
     quiet_since: string | null;
     rules: SessionRule[];
+    usage: Usage | null;
     id: string;
     agent_type: string;
     title: string;
@@ -175,6 +176,7 @@ declare namespace Wire {
     last_activity_at: string;
     quiet_since: string | null;
     rules: SessionRule[];
+    usage: Usage | null;
     session_id: string;
     agent: string;
     title: string;
@@ -223,6 +225,20 @@ declare namespace Wire {
     children?: TreeEntry[];
     truncated?: true;
     more?: number;
+  }
+
+  interface Usage {
+    context_tokens?: number;
+    context_window?: number;
+    cost_usd?: number;
+    limits?: UsageLimit[];
+  }
+
+  interface UsageLimit {
+    name: string;
+    status: "ok" | "near" | "reached";
+    used?: number;
+    resets_at?: string;
   }
 
   interface Violation {
@@ -483,6 +499,11 @@ declare namespace Wire {
       session_id: string;
       session?: SessionInfo;
     };
+    message_state: {
+      session_id: string;
+      message_id: string;
+      state: "queued" | "given" | "refused";
+    };
     tool_call: {
       session_id: string;
       tool_call_id: string;
@@ -610,6 +631,7 @@ declare namespace Wire {
   type Row =
     | "session_end"
     | "session_started"
+    | "message_state"
     | "stream_start"
     | "stream_chunk"
     | "stream_end"

@@ -4,7 +4,14 @@
 import { named } from "../protocol/messages.js";
 
 /** @returns {Chat} */
-export const emptyChat = () => ({ items: [], byKey: new Map(), seen: new Set(), queued: [] });
+export const emptyChat = () => ({
+  items: [],
+  byKey: new Map(),
+  seen: new Set(),
+  queued: [],
+  states: new Map(),
+  plans: new Map(),
+});
 
 /**
  * Take rows, in the log's order, into a chat; it is changed in place: they may be thousands.
@@ -52,6 +59,7 @@ const note = (chat, { id, timestamp }, text, tone = "soft", kind = "note") =>
 /** @type {Folds} */
 const FOLDS = {
   agent_event: hookEvent,
+  message_state: messageState,
   stream_start: (chat, row) => answer(chat, row),
   stream_chunk: (chat, row) => {
     const item = answer(chat, row);
@@ -62,7 +70,7 @@ const FOLDS = {
     change(answer(chat, row), { done: true, reason: interrupted ? "stopped" : reason, usage });
     const next = reason === "tool_call" ? undefined : chat.queued.shift();
     if (!next) return;
-    change(next, { queued: false });
+    change(next, { state: "bridge" });
     chat.items.push(...chat.items.splice(chat.items.indexOf(next), 1)); // its turn begins here
   },
   tool_call: (chat, row) => call(chat, row.payload, row.timestamp),
@@ -136,6 +144,12 @@ function answer(chat, row, id = /** @type {Of<"stream_end">} */ (row).payload.me
  */
 function call(chat, payload, at) {
   const key = `t:${payload.tool_call_id}`;
+  const isPlan = payload.tool === "TodoWrite";
+  const plan = isPlan && !chat.byKey.has(key) && chat.plans.get(payload.agent?.id ?? "");
+  if (plan) {
+    chat.byKey.set(key, plan); // the one card of this turn
+    plan.version += 1;
+  }
   /** @type {Tool} */
   const item =
     chat.byKey.get(key) ??
@@ -161,6 +175,8 @@ function call(chat, payload, at) {
       problem: "",
       ms: null,
     });
+  if (isPlan) chat.plans.set(payload.agent?.id ?? "", item);
+  item.tool = payload.tool; // a call turns out to be a question
   if (payload.params) item.params = payload.params;
   if (payload.description) item.description = payload.description;
   if (payload.agent) item.agent = payload.agent;
@@ -171,6 +187,17 @@ function call(chat, payload, at) {
 const textOf = (content) =>
   typeof content === "string" ? content : JSON.stringify(content, null, 2);
 
+// One that a busy agent refused waits again, before all others: its turn begins later (D71).
+/** @param {Chat} chat @param {Of<"message_state">} row */
+function messageState(chat, { payload: { message_id: id, state } }) {
+  chat.states.set(id, state);
+  const item = chat.byKey.get(`p:${id}`);
+  if (!item) return;
+  if (state !== "queued") chat.queued = chat.queued.filter((one) => one !== item);
+  else if (!chat.queued.includes(item)) chat.queued.unshift(item);
+  change(item, { state });
+}
+
 /** @param {Chat} chat @param {Of<"agent_event">} row */
 function hookEvent(chat, row) {
   const { event, payload } = row.payload;
@@ -179,6 +206,9 @@ function hookEvent(chat, row) {
     const made = { kind: "made", at: row.timestamp, text: String(payload.prompt ?? "") };
     add(chat, row.id, /** @type {any} */ (made));
   } else if (event === "UserPromptSubmit") {
+    const isQueued = payload.queued === true;
+    const state = isQueued ? "queued" : payload.message_id ? "bridge" : "";
+    chat.plans.clear();
     /** @type {Prompt} */
     const item = add(chat, payload.message_id ? `p:${payload.message_id}` : row.id, {
       kind: "prompt",
@@ -186,10 +216,10 @@ function hookEvent(chat, row) {
       text: String(payload.prompt ?? ""),
       device: payload.device ?? "",
       source: payload.source ?? "",
-      queued: payload.queued === true,
+      state: chat.states.get(payload.message_id) ?? state,
     });
-    if (item.queued) chat.queued.push(item);
-    else for (const one of chat.queued.splice(0)) change(one, { queued: false });
+    if (item.state === "queued") chat.queued.push(item);
+    else if (!isQueued) for (const one of chat.queued.splice(0)) change(one, { state: "bridge" });
   } else if (event === "Stop") {
     const { reason = "task_completed", message, error } = payload;
     const text = String(message || error || "");

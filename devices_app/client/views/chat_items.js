@@ -1,11 +1,12 @@
 // Make a conversation's items: prompts, answers, tool cards, notes.
 
 import { diffLines, parseUnified } from "../parts/diff.js";
-import { copyButton, fill, h, pager, setPart, setText } from "../parts/dom.js";
+import { button, copyButton, fill, h, pager, setPart, setText, toast } from "../parts/dom.js";
 import { showMarkdown } from "../parts/markdown.js";
 import {
   callLine,
   clock,
+  counted,
   dotted,
   duration,
   inputOf,
@@ -57,9 +58,35 @@ function updatePrompt(node, item) {
   const own = item.device === node.app.model.home.device;
   const device = !own && `from ${oneLine(item.device)}`;
   const from = item.device ? device : (SOURCES[item.source] ?? "at the machine");
-  const about = h("p.meta", {}, dotted(item.queued && "Queued", from, clock(item.at)));
-  node.replaceChildren(h("div.bubble.mine", {}, h("p", {}, visible(item.text)), about));
+  const about = h("p.meta", {}, dotted(STANDS[item.state], from, clock(item.at)));
+  const isRefused = item.state === "refused";
+  const bubble = `div.bubble.mine${isRefused ? ".failed" : ""}`;
+  const again = isRefused && h("div.actions", {}, sayAgain(item, node.app));
+  node.replaceChildren(h(bubble, {}, h("p", {}, visible(item.text)), about, again));
 }
+
+/** @param {Prompt} item @param {ItemApp} _ */
+function sayAgain({ text }, { model, id }) {
+  const again = button("button", () => say(), "Again");
+  const say = async () => {
+    again.disabled = true;
+    try {
+      await model.call("say", id, text);
+    } catch (/** @type {any} */ error) {
+      again.disabled = false;
+      toast(error.message, "warn");
+    }
+  };
+  return again;
+}
+
+/** @type {Record<string, string>} */
+const STANDS = {
+  bridge: "At the bridge",
+  queued: "Queued",
+  given: "Given to the agent",
+  refused: "Not taken: the agent was busy",
+};
 
 /** @param {Element_} node @param {Answer} item */
 function updateAnswer(node, item) {
@@ -95,6 +122,7 @@ function usage(of) {
 
 /** @param {Element_} node @param {Tool} item */
 function updateTool(node, item) {
+  if (item.tool === "TodoWrite" && Array.isArray(item.params.todos)) return updatePlan(node, item);
   const refused = item.noResult ? "no result" : item.decision === "rejected" && "rejected";
   const decided = item.noted ? "noted" : refused || "running";
   const open = item.asked && !item.decision ? "pending" : decided;
@@ -127,6 +155,35 @@ function updateTool(node, item) {
   details.ontoggle = toggled;
   toggled();
   showDecision(node, item, state);
+}
+
+/** @param {Element_} node @param {Tool} item */
+function updatePlan(node, { params, agent }) {
+  /** @type {Free[]} */
+  const steps = params.todos.filter((/** @type {unknown} */ one) => one instanceof Object);
+  const done = steps.filter(({ status }) => status === "completed").length;
+  const open = node.querySelector("details")?.open ?? true; // as a person has left it
+  node.replaceChildren(
+    h(
+      "details.tool",
+      { open },
+      h(
+        "summary",
+        {},
+        h("span.call", {}, "Plan"),
+        h("span.meta", {}, `${done} of ${counted(steps.length, "step")} done`),
+        h("span.whose", {}, subagentOf(agent)),
+      ),
+      h(
+        "ul.tool-body.steps",
+        {},
+        steps.map(({ content, status }) => {
+          const mark = { completed: "✓", in_progress: "▸" }[String(status)] ?? "○";
+          return h("li", { "data-status": status }, `${mark} `, visible(String(content)));
+        }),
+      ),
+    ),
+  );
 }
 
 /** @type {Record<string, string>} */

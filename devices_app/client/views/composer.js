@@ -149,7 +149,7 @@ function tell(node, { state, problem }, model) {
   const isReady = model.connection.phase === "ready";
   /** @type {Record<string, string>} */
   const words = {
-    waiting: isReady ? "Sending…" : "Waits for the connection",
+    waiting: isReady ? "Sending…" : "Kept here. Waits for the connection",
     sent: isReady ? "Sending…" : "Not confirmed yet: asked again when the connection is back",
     failed: `Not sent. ${problem}`,
   };

@@ -20,7 +20,7 @@ export const questionsOf = ({ tool, params }) =>
  * @param {{ readOnly: boolean; changed(): void }} _
  */
 export function questionForm(questions, { readOnly, changed }) {
-  const parts = questions.map(({ question, multiSelect, options }, number) => {
+  const parts = questions.map(({ question, multiSelect, options, optional, closed }, number) => {
     const type = multiSelect ? "checkbox" : "radio";
     const choices = (Array.isArray(options) ? options : [])
       .filter((one) => typeof one?.label === "string")
@@ -29,8 +29,9 @@ export function questionForm(questions, { readOnly, changed }) {
         about: typeof description === "string" ? description : "",
         box: h("input", { type, name: `question-${number}`, disabled: readOnly }),
       }));
-    const other = h("input", { type: "text", "aria-label": `In other words: ${question}` });
-    other.placeholder = "In other words";
+    const what = choices.length ? "In other words" : "Your answer";
+    const other = h("input", { type: "text", "aria-label": `${what}: ${question}` });
+    other.placeholder = what;
     const node = h(
       "fieldset.question",
       {},
@@ -39,7 +40,7 @@ export function questionForm(questions, { readOnly, changed }) {
         const more = about && h("span.meta", {}, visible(about));
         return h("label.choice", {}, box, h("span", {}, visible(label), more));
       }),
-      !readOnly && other,
+      !readOnly && !closed && other,
     );
     // Of one answer the last counts: a choice, or words.
     node.addEventListener("input", (/** @type {Event} */ { target }) => {
@@ -49,12 +50,14 @@ export function questionForm(questions, { readOnly, changed }) {
     });
     const chosen = () => choices.filter(({ box }) => box.checked).map(({ label }) => label);
     const answer = () => [...chosen(), other.value.trim()].filter(Boolean).join(", ");
-    return { question, node, answer };
+    return { question, node, answer, optional };
   });
   const node = h("div.questions", { on: { input: changed } }, ...parts.map((part) => part.node));
   const answers = () => {
     const all = parts.map(({ question, answer }) => [question, answer()]);
-    return all.every(([, answer]) => answer) ? Object.fromEntries(all) : null;
+    const given = all.filter(([, answer]) => answer);
+    const isWhole = parts.every(({ optional }, at) => optional || all[at][1]);
+    return isWhole && given.length ? Object.fromEntries(given) : null;
   };
   return { node, answers };
 }

@@ -1,7 +1,15 @@
 // Show a session: its title and its three tabs.
 
 import { backLink, connectionSign, h, icon, setText } from "../parts/dom.js";
-import { doingWords, dotted, oneLine, shortPath, stateWords, titleOf } from "../parts/text.js";
+import {
+  doingWords,
+  dotted,
+  oneLine,
+  shortPath,
+  stateWords,
+  titleOf,
+  usageWords,
+} from "../parts/text.js";
 import { openApprovals } from "../store/approvals.js";
 import { attention } from "../store/home.js";
 import { changesView } from "./changes.js";
@@ -68,6 +76,7 @@ export function sessionView(app, { id, tab, path }) {
         shortPath(session?.working_directory),
         oneLine(session?.agent),
         session?.branch && oneLine(session.branch),
+        usageWords(session?.usage),
       ),
     );
     const waiting = openApprovals(model.home).length;

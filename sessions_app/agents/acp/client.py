@@ -1,4 +1,4 @@
-"""Take an ACP agent's reports and its permission requests (``permissions.py``).
+"""Take an ACP agent's reports, permission requests and questions.
 
 It works with its own tools: the bridge writes no file and runs no command for it (D76).
 """
@@ -12,12 +12,15 @@ from acp import RequestError, schema
 from acp.meta import CLIENT_METHODS
 
 from bridge_project.kernel import limits
+from bridge_project.protocol.resources import Usage
 from sessions_app.agents import events
 from sessions_app.agents.acp.content import HistoryCollector, text_of
 from sessions_app.agents.acp.modes import mode_in
 from sessions_app.agents.acp.permissions import Permissions
+from sessions_app.agents.acp.questions import Questions
 from sessions_app.agents.acp.tool_calls import ToolCalls
 from sessions_app.agents.driver import PendingApprovals
+from sessions_app.agents.usage import limit_of
 
 
 class AcpClient:
@@ -38,11 +41,13 @@ class AcpClient:
         self._mode_reported = mode_reported
         self.calls = ToolCalls(queue, directory, approvals.withdraw)
         self.permissions = Permissions(approvals, self.calls, queue)
+        self._questions = Questions(approvals, self.calls, queue)
         self.in_turn = False
         self._own: asyncio.TimerHandle | None = None  # ends the turn that the agent began itself
         self.collector: HistoryCollector | None = None  # from loading to the first prompt
         self.cost: dict[str, Any] = {}  # the session's, once the agent has told it
         self.updated = asyncio.Event()
+        self.said = False  # something since the prompt was given, or given again
 
     def begin_turn(self) -> None:
         """Begin a turn; calls that are still open belong to it."""
@@ -102,14 +107,17 @@ class AcpClient:
             self._mode_reported(mode)
             return
         match update:
-            case schema.UsageUpdate(cost=cost) if cost is not None:
-                self.cost = {"cost": {"amount": cost.amount, "currency": cost.currency}}
+            case schema.UsageUpdate():
+                self._note_usage(update)
+            case schema.SessionInfoUpdate(title=str(title)):
+                self._events.put(events.TitleChanged(title))
             case schema.ToolCallProgress() if self.calls.has(update.tool_call_id):
                 self.calls.update(update)
             case _ if self.collector is not None:
                 self.collector.take(update)
             case schema.AgentMessageChunk():
                 if text := text_of(update.content):
+                    self.said = True
                     self._note_own(begins=True)
                     self._events.put(events.Chunk(text))
             case schema.AgentThoughtChunk():
@@ -117,13 +125,30 @@ class AcpClient:
                 self.calls.think(text_of(update.content))
             case schema.ToolCallStart() | schema.ToolCallProgress():
                 self.calls.update(update)
+            case schema.AgentPlanUpdate():
+                self.calls.plan(update.entries)
             case _:
-                return  # echoed prompts, plans, commands: devices are told none of these
+                return  # echoed prompts, commands: devices are told none of these
+
+    def _note_usage(self, update: schema.UsageUpdate) -> None:
+        if (cost := update.cost) is not None:
+            self.cost = {"cost": {"amount": cost.amount, "currency": cost.currency}}
+        limit = limit_of((update.field_meta or {}).get("_claude/rateLimit"))
+        used = Usage(
+            context_tokens=update.used,
+            context_window=update.size or None,
+            cost_usd=cost.amount if cost is not None and cost.currency == "USD" else None,
+            limits=[limit] if limit is not None else None,
+        )
+        self._events.put(events.UsageChanged(used))
 
     async def request_permission(
         self, tool_call: Any, options: list[Any], **_: Any
     ) -> schema.RequestPermissionResponse:
         return await self.permissions.answer(tool_call, options)
+
+    async def create_elicitation(self, message: str, mode: Any, **_: Any) -> Any:
+        return await self._questions.answer(message, mode)
 
     async def ext_notification(self, method: str, params: dict[str, Any]) -> None:
         """Ignore an agent's own notifications."""

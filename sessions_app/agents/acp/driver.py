@@ -39,7 +39,10 @@ _STAYS_BUSY = (
     "it is busy with something of its own, and has not taken the message for "
     f"{limits.ACP_BUSY_MAX_SECONDS / 60:g} minutes. Send it again later."
 )
-_CAPABILITIES = schema.ClientCapabilities()  # neither files nor terminals (D76)
+# neither files nor terminals (D76)
+_CAPABILITIES = schema.ClientCapabilities(
+    elicitation=schema.ElicitationCapabilities(form=schema.ElicitationFormCapabilities())
+)
 
 
 class AcpDriver(Driver):
@@ -75,7 +78,9 @@ class AcpDriver(Driver):
         group = await groups.start(command, directory, more=more, stdin=True)
         self._transport = AcpTransport(group, self._wait_for_room)
         self._client = AcpClient(self.events, self.approvals, directory, self._modes.reported)
-        self._connection = ClientSideConnection(cast(Any, self._client), self._transport)
+        self._connection = ClientSideConnection(
+            cast(Any, self._client), self._transport, use_unstable_protocol=True
+        )
         self._group = group
         await self._introduce(directory, resume_id)
         self._watch = asyncio.create_task(self._report_death(group))
@@ -201,19 +206,42 @@ class AcpDriver(Driver):
         return replace(ended, usage={**usage, **self._client.cost} or None)
 
     async def _give(self, content: str) -> schema.PromptResponse:
-        """Give a prompt, and again as long as the agent is busy by itself (D71)."""
+        """Give a prompt, and again as long as the agent is busy by itself (D71).
+
+        What it says meanwhile is a turn of its own, which ends before the next try.
+        """
         until, seen_free = time.monotonic() + limits.ACP_BUSY_MAX_SECONDS, False
+        queued = False  # as the devices know it
         while True:
+            self._client.said = False
             try:
-                return await self._connection.prompt(
-                    session_id=self._session_id, prompt=[text_block(content)]
-                )
+                return await self._try_to_give(content)
             except RequestError as error:
                 if not is_busy(error) or self._client.calls.interrupted:
                     raise
                 if time.monotonic() >= until:
+                    self.events.put(events.PromptMoved("refused"))
                     raise RequestError(error.code, _STAYS_BUSY) from error
-            seen_free = await self._wait_free(seen_free=seen_free)
+            if not queued:
+                self.events.put(events.PromptMoved("queued"))
+            seen_free, queued = await self._wait_free(seen_free=seen_free), True
+            if self._client.said:
+                self.events.put(events.AnswerEnded(own=True))
+                queued = False
+
+    async def _try_to_give(self, content: str) -> schema.PromptResponse:
+        """Give a prompt once; the agent has it when it does not refuse it at once."""
+        prompt = self._connection.prompt(session_id=self._session_id, prompt=[text_block(content)])
+        answer = asyncio.ensure_future(prompt)
+        try:
+            await asyncio.wait({answer}, timeout=limits.ACP_REFUSAL_SECONDS)
+            why = answer.exception() if answer.done() else None
+            busy = isinstance(why, RequestError) and is_busy(why)
+            if not busy and not isinstance(why, ConnectionError):
+                self.events.put(events.PromptMoved("given"))
+            return await answer
+        finally:
+            answer.cancel()
 
     async def _wait_free(self, *, seen_free: bool) -> bool:
         """Wait until the agent falls silent, the first time, else ACP_BUSY_SECONDS.

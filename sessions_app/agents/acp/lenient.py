@@ -19,6 +19,10 @@ _CONTENT: TypeAdapter[Any] = TypeAdapter(
 _BLOCK: TypeAdapter[Any] = TypeAdapter(
     schema.ContentToolCallContent.model_fields["content"].rebuild_annotation()
 )
+_PLAN_STATUSES, _PRIORITIES = get_args(schema.PlanEntryStatus), get_args(schema.PlanEntryPriority)
+_FIELD: TypeAdapter[Any] = TypeAdapter(
+    get_args(get_args(schema.ElicitationSchema.model_fields["properties"].annotation)[0])[1]
+)
 _LOCATION, _OPTION = TypeAdapter(schema.ToolCallLocation), TypeAdapter(schema.PermissionOption)
 
 
@@ -30,6 +34,33 @@ def fit_update(update: dict[str, Any]) -> None:
             update["title"] = ""
     elif str(update.get("sessionUpdate")).endswith("_chunk"):
         update["content"] = _block(update.get("content"))
+    elif update.get("sessionUpdate") == "plan":
+        entries = update.get("entries")
+        given = entries if isinstance(entries, list) else []
+        update["entries"] = [_entry(one) for one in given if isinstance(one, dict)]
+    elif update.get("sessionUpdate") == "usage_update":
+        for name in ("used", "size"):
+            if not isinstance(update.get(name), int) or update[name] < 0:
+                update[name] = 0
+
+
+def fit_form(params: dict[str, Any]) -> None:
+    """Make a form fit, in place: an unknown field becomes one of no known kind."""
+    if params.get("mode") not in ("url", "form", None):
+        return
+    if params.get("mode") is None and "url" not in params:
+        params["mode"] = "form"
+    if not isinstance(params.get("message"), str):
+        params["message"] = ""
+    if params["mode"] == "form":
+        form = params.get("requestedSchema")
+        form = params["requestedSchema"] = form if isinstance(form, dict) else {}
+        given = form.get("properties")
+        fields = given if isinstance(given, dict) else {}
+        form["properties"] = {name: _field(one) for name, one in fields.items()}
+        required = form.get("required")
+        names = required if isinstance(required, list) else []
+        form["required"] = [one for one in names if isinstance(one, str)]
 
 
 def fit_request(params: dict[str, Any]) -> None:
@@ -59,6 +90,23 @@ def fit_call(call: dict[str, Any]) -> None:
         given = call.pop(name, None)
         if isinstance(given, list):
             call[name] = [fitting for one in given if (fitting := fit(one)) is not None]
+
+
+def _entry(given: dict[str, Any]) -> dict[str, Any]:
+    text = given.get("content")
+    status, priority = given.get("status"), given.get("priority")
+    return {
+        "content": text if isinstance(text, str) else json.dumps(text, ensure_ascii=False),
+        "status": status if status in _PLAN_STATUSES else "pending",
+        "priority": priority if priority in _PRIORITIES else "medium",
+    }
+
+
+def _field(given: Any) -> Any:
+    if _fits(_FIELD, given):
+        return given
+    known = given if isinstance(given, dict) else {"value": given}
+    return known | {"type": f"_{known.get('type', 'unknown')}"}
 
 
 def _content(given: Any) -> Any:

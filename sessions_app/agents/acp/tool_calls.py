@@ -9,7 +9,7 @@ import os
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,8 +24,9 @@ from sessions_app.agents import events
 from sessions_app.agents.acp import content
 from sessions_app.agents.acp.record import Record, Update
 from sessions_app.agents.diffs import diff_of_texts
-from sessions_app.approvals.tool_call import usable_id
-from sessions_app.approvals.tool_result import INTERRUPTED, TOOL_FAILED, Failure
+from sessions_app.agents.driver import describe_call
+from sessions_app.approvals.tool_call import Call, usable_id
+from sessions_app.approvals.tool_result import INTERRUPTED, TOOL_FAILED, Failure, readable
 
 _REASONING_MAX_CHARS = 2000
 _PAST_CALLS = 1000
@@ -48,6 +49,7 @@ class ToolCalls:
         self._asked: set[str] = set()  # keys of this turn about which somebody was asked
         self._past: deque[str] = deque(maxlen=_PAST_CALLS)  # ids of earlier turns' calls
         self._thoughts = ""
+        self._plan: list[dict[str, str]] = []  # as it was reported last
         self.interrupted = False  # nothing is asked any more until the next turn
 
     # -- what the agent reports --------------------------------------------------------------------
@@ -105,6 +107,25 @@ class ToolCalls:
         record.announced = record.asked = replace(asked, directory=str(self._directory))
         record.content = []  # what was shown to the person who decides is not the call's result
         return record
+
+    def question(self, call_id: str, describe: Callable[[str], Call]) -> Record:
+        """Return the record of a question, which the agent may have announced as a call."""
+        record = self._records.get(call_id)
+        if record is None or record.over:
+            record = self._open(call_id)
+        self._asked.add(record.key)
+        record.announced = describe(record.key)
+        return record
+
+    def plan(self, entries: Sequence[schema.PlanEntry]) -> None:
+        """Report the agent's plan, as the list that claude-code writes itself."""
+        todos = [{"content": one.content, "status": one.status} for one in entries]
+        if todos == self._plan:
+            return
+        self._plan = todos
+        call = describe_call(f"acp-{uuid.uuid4()}", "TodoWrite", {"todos": todos})
+        self._events.put(events.ToolStarted(call))
+        self._events.put(events.ToolSucceeded(call, readable({"newTodos": todos})))
 
     def stop(self, record: Record, why: str = _ASKED_AGAIN) -> None:
         """Close the record of a call that will not run, once; ignore its later updates."""

@@ -62,4 +62,6 @@ def _message(line: bytes) -> Message | None:
     asks = method == CLIENT_METHODS["session_request_permission"]
     if asks and isinstance(found.get("params"), dict):
         lenient.fit_request(found["params"])
+    if method == CLIENT_METHODS["elicitation_create"] and isinstance(found.get("params"), dict):
+        lenient.fit_form(found["params"])
     return found

@@ -19,7 +19,7 @@ from sessions_app.agents.claude import memory, process
 from sessions_app.agents.claude import program as installed
 from sessions_app.agents.claude.translation import DENIED, UNASKED, Translation
 from sessions_app.agents.driver import CannotResume, CannotStart, Driver
-from sessions_app.agents.events import AgentDied, ApprovalWithdrawn
+from sessions_app.agents.events import AgentDied, ApprovalWithdrawn, PromptMoved
 from sessions_app.agents.process import groups
 
 log = structlog.get_logger("bridge.agent")
@@ -78,6 +78,7 @@ class ClaudeDriver(Driver):
     async def _query(self, prompt_id: str, content: str) -> None:
         try:
             await self._client.query(_message(prompt_id, content))
+            self.events.put(PromptMoved("given"))
         except sdk.CLIConnectionError as error:
             # when it has just ended the reader reports that; else nobody would
             if not self._closing and self._process and not self._process.group.exited.is_set():

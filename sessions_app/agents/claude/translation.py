@@ -4,15 +4,17 @@ import math
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeGuard
 
 import claude_agent_sdk as sdk
 
 from bridge_project.kernel import limits
 from bridge_project.kernel.text import clean
+from bridge_project.protocol.resources import Usage
 from sessions_app.agents import events
 from sessions_app.agents.diffs import diff_of_result
 from sessions_app.agents.driver import HistoryMessage, Verdict, describe_call
+from sessions_app.agents.usage import limit_of
 from sessions_app.approvals.tool_call import Call
 from sessions_app.approvals.tool_result import INTERRUPTED, blocks_text, failure_of, readable
 
@@ -68,6 +70,7 @@ class Translation:
         self._streamed: str | None = None  # the message that comes in pieces
         self._error: str | None = None  # the agent's own name of what went wrong in this turn
         self._retry_told = -math.inf  # when a retry of this turn was reported last
+        self._context: int | None = None  # tokens, as of its last message
         self._open: dict[str, _OpenCall] = {}
 
     # -- what we do --------------------------------------------------------------------------------
@@ -120,6 +123,7 @@ class Translation:
             self._reported = False
         else:
             unseen = events.SessionIdentified | events.ApprovalWithdrawn | events.ModelRetried
+            unseen |= events.UsageChanged
             self._reported |= not all(isinstance(event, unseen) for event in reported)
         return reported
 
@@ -145,6 +149,8 @@ class Translation:
                 return [event for part in results for event in self._tool_result(part, result)]
             case sdk.ResultMessage():
                 return self._result(message)
+            case sdk.RateLimitEvent() if limit := limit_of(message.rate_limit_info.raw):
+                return (events.UsageChanged(Usage(limits=[limit])),)
         return ()
 
     def _identify(self, session_id: object) -> Iterable[events.Event]:
@@ -178,6 +184,9 @@ class Translation:
         if message.error is not None:  # its text comes again with the result
             self._error = message.error
             return
+        if message.parent_tool_use_id is None and (used := message.usage):
+            counts = [used.get(name) for name in _USAGE]
+            self._context = sum(filter(_is_count, counts)) or self._context
         # what no model said, such as the answer to a /command, is not streamed
         whole = message.parent_tool_use_id is None and message.message_id != self._streamed
         for block in message.content:
@@ -221,12 +230,24 @@ class Translation:
         ours = self._prompt is not None and (self._interrupted or self._answers(message))
         if not ours and (self._prompt is not None or not self._reported):
             return
+        if (used := self._used(message)) != Usage():
+            yield events.UsageChanged(used)
         for call_id in tuple(self._open):
             yield from self.withdraw(call_id)
             if self._interrupted and (found := self._open.pop(call_id)).reported:
                 yield _stopped(found, None)
         yield replace(self._ended(message), own=not ours)
         self._prompt, self._error = None, None
+
+    def _used(self, message: sdk.ResultMessage) -> Usage:
+        """Return what the session has used by the end of a turn."""
+        windows = [one.get("contextWindow") for one in (message.model_usage or {}).values()]
+        return Usage(
+            context_tokens=self._context,
+            # a subagent's model may have another one
+            context_window=max(filter(_is_count, windows), default=None),
+            cost_usd=message.total_cost_usd,
+        )
 
     def _answers(self, message: sdk.ResultMessage) -> bool:
         """Return whether a result is that of the prompt whose turn runs."""
@@ -261,6 +282,10 @@ def _call(call_id: str, tool: str, params: Mapping[str, Any], reason: str | None
 
 def _stopped(found: _OpenCall, duration_ms: int | None) -> events.ToolStopped:
     return events.ToolStopped(found.call, clean(found.refused) or INTERRUPTED, duration_ms)
+
+
+def _is_count(value: Any) -> TypeGuard[int]:
+    return isinstance(value, int) and value >= 0
 
 
 def _usage(message: sdk.ResultMessage) -> dict[str, Any]:

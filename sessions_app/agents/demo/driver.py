@@ -46,6 +46,7 @@ class DemoDriver(Driver):
 
     async def prompt(self, content: str) -> None:
         self._interrupted = False
+        self.events.put(events.PromptMoved("given"))
         self._turn = asyncio.create_task(self._run(content.strip()))
         await asyncio.sleep(0)  # a task that is cancelled before it has begun reports no end
 

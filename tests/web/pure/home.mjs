@@ -210,12 +210,81 @@ test("a conversation has what was said at its end, allowed and waited for", () =
   Object.assign(missed.payload, { decision: "modified", modifications: { command: "ls -a" } });
   const [later] = foldChat(emptyChat(), [missed]).items;
   assert.deepEqual([later.params, later.was], [{ command: "ls -a" }, {}]);
-  assert.equal(items[1].queued, true);
+  assert.equal(items[1].state, "queued");
   foldChat(chat, [
     message("stream_end", { session_id: "s", message_id: "m", finish_reason: "stop" }),
   ]);
-  const { text, queued } = items.at(-1); // its turn begins there
-  assert.deepEqual([text, queued], ["two", false]);
+  const { text, state } = items.at(-1); // its turn begins there
+  assert.deepEqual([text, state], ["two", "bridge"]);
+});
+
+test("what became of a message stands at it, and its turn begins where it was given", () => {
+  const event = (text, id, queued = false) =>
+    message("agent_event", {
+      session_id: "s",
+      event: "UserPromptSubmit",
+      payload: { prompt: text, message_id: id, queued },
+    });
+  const state = (id, to) =>
+    message("message_state", { session_id: "s", message_id: id, state: to });
+  const stream = (type, id, more) =>
+    message(`stream_${type}`, { session_id: "s", message_id: id, ...more });
+  const chat = foldChat(emptyChat(), [
+    state("late", "given"),
+    event("one", "1"),
+    event("two", "2", true),
+    event("late", "late", true),
+    stream("chunk", "own", { content: "by itself" }),
+    state("1", "queued"),
+    stream("end", "own", { finish_reason: "stop" }),
+  ]);
+  const shown = () => chat.items.map(({ text, state: at }) => [text, at ?? ""]);
+  assert.deepEqual(shown(), [
+    ["two", "queued"],
+    ["late", "given"],
+    ["by itself", ""],
+    ["one", "bridge"],
+  ]);
+  foldChat(chat, [state("1", "given"), state("2", "refused")]);
+  assert.deepEqual(chat.items.map(({ state: at }) => at).filter(Boolean), [
+    "refused",
+    "given",
+    "given",
+  ]);
+  foldChat(chat, [stream("end", "1", { finish_reason: "stop" })]);
+  assert.equal(chat.items[0].text, "two"); // nothing waits any more
+});
+
+test("a plan is one card of its turn", () => {
+  const plan = (id, ...todos) =>
+    message("tool_call", {
+      session_id: "s",
+      tool_call_id: id,
+      tool: "TodoWrite",
+      params: { todos },
+    });
+  const done = (id) =>
+    message("tool_result", {
+      session_id: "s",
+      tool_call_id: id,
+      tool: "TodoWrite",
+      result: { success: true, content: "" },
+    });
+  const prompt = () =>
+    message("agent_event", {
+      session_id: "s",
+      event: "UserPromptSubmit",
+      payload: { prompt: "p" },
+    });
+  const chat = foldChat(emptyChat(), [prompt(), plan("a", 1), done("a")]);
+  const { version } = chat.items[1];
+  foldChat(chat, [plan("b", 1, 2), done("b"), prompt(), plan("c", 3)]);
+  const plans = chat.items.filter(({ kind }) => kind === "tool");
+  assert.deepEqual(
+    plans.map(({ params }) => params.todos),
+    [[1, 2], [3]],
+  );
+  assert.ok(plans[0].version > version);
 });
 
 test("what an ended session leaves open is stopped; what no person wrote is no prompt", () => {

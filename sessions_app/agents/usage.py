@@ -1,0 +1,45 @@
+"""Read what agents say of the limits of their accounts (D72). Pure."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from bridge_project.kernel.text import printable
+from bridge_project.protocol.resources import UsageLimit
+from bridge_project.protocol.types import LimitStatus, now_text
+
+NAME_CHARS = 100
+# as Claude Code calls them
+_STATUSES: dict[str, LimitStatus] = {
+    "allowed": "ok",
+    "allowed_warning": "near",
+    "rejected": "reached",
+}
+
+
+def limit_of(raw: object) -> UsageLimit | None:
+    """Return a limit as Claude Code describes it; None for anything else."""
+    if not isinstance(raw, Mapping) or raw.get("status") not in _STATUSES:
+        return None
+    used, at = raw.get("utilization"), raw.get("resetsAt")
+    return UsageLimit(
+        name=printable(str(raw.get("rateLimitType") or "limit"))[:NAME_CHARS],
+        status=_STATUSES[raw["status"]],
+        used=used if isinstance(used, int | float) else None,
+        resets_at=_time(at),
+    )
+
+
+def _time(at: Any) -> str | None:
+    try:
+        return now_text(datetime.fromtimestamp(at, UTC))
+    except (TypeError, ValueError, OverflowError, OSError):
+        return None
+
+
+def words_of(limit: UsageLimit) -> str:
+    """Describe a limit that is near or reached, for a person."""
+    how = "is reached" if limit.status == "reached" else "is nearly reached"
+    used = f" ({limit.used:.0%} used)" if limit.used is not None else ""
+    until = f". It ends at {limit.resets_at}" if limit.resets_at else ""
+    return f"The limit {limit.name.replace('_', ' ')} {how}{used}{until}."
