@@ -42,6 +42,7 @@ interface Approval {
   rewritten: boolean;
   /** absent in what an older page has stored */
   options?: Wire.ApprovalOption[];
+  remember?: Wire.RuleOffer[];
   at: string;
   open: boolean;
   decision: Decision | "";
@@ -223,7 +224,7 @@ interface Commands {
     key: string,
     decision: Decision,
     modifications?: string | null,
-    option?: string,
+    more?: Free,
   ): Promise<void>;
   withdraw(key: string): boolean;
   retry(id: string): Promise<void>;
@@ -290,6 +291,7 @@ interface Tool extends Omit<Talk, "text"> {
   kind: "tool";
   agent: Wire.SubAgent | null;
   rewritten: boolean;
+  rule: string;
   tool: string;
   callId: string;
   params: Free;

@@ -35,7 +35,7 @@ export const commandsOf = (engine) => ({
   say: (session, content) =>
     engine.outgoing.put("message", { session_id: session, content, role: "user" }),
 
-  decide: async (key, decision, modifications = null, option = undefined) => {
+  decide: async (key, decision, modifications = null, more = {}) => {
     const approval = engine.home.approvals[key];
     if (!approval?.open) return;
     engine.outgoing.withdraw(key); // an earlier one that has not been sent
@@ -44,7 +44,7 @@ export const commandsOf = (engine) => ({
       tool_call_id: approval.tool_call_id,
       decision,
       modifications: /** @type {any} */ (modifications), // JSON, as `write` sends it
-      ...(option !== undefined && { option_id: option }),
+      ...more,
     });
   },
 

@@ -34,6 +34,7 @@ export function asked(home, { payload, id, timestamp, exact }) {
     agent: payload.agent ?? null, // the subagent that asks
     rewritten: payload.changed === true, // by a hook of the agent, before it asked
     options: payload.options ?? [], // several ways to allow it, or to refuse it
+    remember: payload.remember ?? [], // rules for the session that would cover it
     at: timestamp,
     open: true, // somebody may decide
     decision: "", // also of one that is not open any more, when nobody here knows why
@@ -69,7 +70,12 @@ export function decided(home, payload) {
 }
 
 /** @type {Record<string, string>} */
-const PLACES = { agent: "somebody at the machine", bridge: "the bridge", device: "a device" };
+const PLACES = {
+  rule: "a rule",
+  agent: "somebody at the machine",
+  bridge: "the bridge",
+  device: "a device",
+};
 
 /** @param {Home} home @param {Decided} _ */
 function who(home, { device, decided_by: place, forwarded, why }) {

@@ -139,7 +139,7 @@ function answer(chat, row, id = /** @type {Of<"stream_end">} */ (row).payload.me
 /**
  * @param {Chat} chat
  * @param {{ tool_call_id: string; tool: string; params?: Free; description?: string;
- *   agent?: Wire.SubAgent }} payload
+ *   agent?: Wire.SubAgent; rule?: Wire.RuleUse }} payload
  * @param {string} at @returns {Tool}
  */
 function call(chat, payload, at) {
@@ -168,6 +168,7 @@ function call(chat, payload, at) {
       was: null, // the parameters that it had asked with, where others ran
       agent: null, // the subagent whose call it is
       rewritten: false, // a hook of the agent changed it
+      rule: "", // which approved it
       done: false,
       ok: true,
       output: "",
@@ -180,6 +181,7 @@ function call(chat, payload, at) {
   if (payload.params) item.params = payload.params;
   if (payload.description) item.description = payload.description;
   if (payload.agent) item.agent = payload.agent;
+  if (payload.rule) item.rule = payload.rule.label;
   return item;
 }
 

@@ -20,6 +20,7 @@ const blankSession = (id) => ({
   pending_approvals: 0,
   last_activity_at: "",
   quiet_since: null, // or since when nobody knows what it does
+  rules: [], // what a person approves without being asked
   usage: null, // or what it has used, as far as its agent says
   resumable: false,
   unseen: false, // it finished or failed while nobody looked

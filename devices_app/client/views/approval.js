@@ -8,6 +8,7 @@ import { ago, oneLine, subagentOf, titleOf, visible } from "../parts/text.js";
 import { jsonOf, membersOf, typedOf, withValues } from "../protocol/exact.js";
 import { itemOf, outcome, RISK, standing } from "./approvals.js";
 import { questionForm, questionsOf } from "./questions.js";
+import { ruleButtons, whyForm } from "./rules.js";
 
 /**
  * Open the sheet of one approval; `closed` is called when somebody has closed it.
@@ -56,15 +57,15 @@ export function openApproval(key, { model, go }, closed) {
   answer.disabled = true;
   const answered = () => (answer.disabled = !form?.answers());
 
-  /** @param {Child} reject @param {Element_[]} approve */
-  const open = (reject, approve) => {
+  /** @param {Child} reject @param {Element_[]} approve @param {Element_[]} rules */
+  const open = (reject, approve, rules) => {
     if (form && atMachine) return [];
     if (form) return [reject, h("span.gap"), answer];
     sheet.body.querySelector(".edit")?.remove();
-    watchEnd(sheet.body, parts.hint, (seen) => enable(approve, seen));
+    watchEnd(sheet.body, parts.hint, (seen) => enable([...approve, ...rules], seen));
     const modify = editable(approval) && button("button.quiet", () => edit(), "Change…");
     if (approval.options?.length) return h("div.ways", {}, approve, reject);
-    return [reject, modify, h("span.gap"), approve];
+    return [reject, modify, h("span.gap"), approve, rules];
   };
   const done = () => {
     const fields = sheet.body.querySelectorAll("textarea, input");
@@ -95,7 +96,8 @@ export function openApproval(key, { model, go }, closed) {
 /**
  * @param {Approval} approval
  * @param {Model} model
- * @param {{ open(reject: Element_[], approve: Element_[]): Child; done(): Child[] }} _
+ * @param {{ open(reject: Element_[], approve: Element_[], rules: Element_[]): Child;
+ *   done(): Child[] }} _
  */
 function decider(approval, model, { open, done }) {
   const { key } = approval;
@@ -103,9 +105,9 @@ function decider(approval, model, { open, done }) {
   const actions = h("div.actions");
   let shown = "";
   let also = "";
-  /** @param {Decision} decision @param {string | null} [modifications] @param {string} [option] */
-  const decide = (decision, modifications, option) =>
-    model.call("decide", key, decision, modifications, option);
+  /** @param {Decision} decision @param {string | null} [modifications] @param {Free} [more] */
+  const decide = (decision, modifications, more) =>
+    model.call("decide", key, decision, modifications, more);
   const withdraw = async () => {
     if (!(await model.call("withdraw", key))) toast("It has been sent already.", "warn");
   };
@@ -120,15 +122,18 @@ function decider(approval, model, { open, done }) {
     sent: () => [],
     failed: () => [button("button.primary", retry, "Try again")],
     waiting: () => [button("button", withdraw, "Take it back")],
-    open: () =>
-      open(
-        waysOf(approval, "reject_once", refuse).map(([id, label]) =>
-          button("button.reject", () => decide("rejected", null, id), label),
-        ),
-        waysOf(approval, "allow_once", approve).flatMap(([id, label]) =>
-          approveButtons(approval, () => decide("approved", null, id), label),
-        ),
-      ),
+    open: () => {
+      const rejects = waysOf(approval, "reject_once", refuse).map(([id, label]) =>
+        button("button.reject", () => decide("rejected", null, optionOf(id)), label),
+      );
+      const approves = waysOf(approval, "allow_once", approve).flatMap(([id, label]) =>
+        approveButtons(approval, () => decide("approved", null, optionOf(id)), label),
+      );
+      const rules = ruleButtons(approval, (id) => decide("approved", null, { remember: id }));
+      const why = whyForm((reason) => decide("rejected", null, reason ? { reason } : {}));
+      const tellsWhy = !isRecorded && rejects.length === 1;
+      return [open(rejects, approves, rules), tellsWhy && why];
+    },
   };
   const paint = () => {
     const now = model.home.approvals[key] ?? { ...approval, open: false };
@@ -186,8 +191,8 @@ export function decisionCard(approval, { model, go }) {
   const lines = Object.entries(approval.params).reduce((sum, one) => sum + linesOf(one), 0);
   if (lines > CARD.lines || questionsOf(approval).length || approval.options?.length) return null;
   const more = () => h("a.button.quiet", go.link("approval", approval.key), "Details");
-  /** @param {Child} reject @param {Element_[]} approve */
-  const open = (reject, approve) => [reject, more(), h("span.gap"), approve];
+  /** @param {Child} reject @param {Element_[]} approve @param {Element_[]} rules */
+  const open = (reject, approve, rules) => [reject, more(), h("span.gap"), approve, rules];
   const { status, actions, paint } = decider(approval, model, { open, done: () => [] });
   const risk = h(`p.risk.risk-${approval.risk_level}`, {}, RISK[approval.risk_level]);
   const node = h("div.deciding", {}, risk, whole(approval), status, actions);
@@ -218,6 +223,9 @@ function waysOf({ options }, kind, label) {
   if (ways.length < 2) return [[undefined, label]];
   return ways.map(({ id, name }) => [id, oneLine(name) || oneLine(id)]);
 }
+
+/** @param {string | undefined} id */
+const optionOf = (id) => (id === undefined ? {} : { option_id: id });
 
 // Low and medium take one tap, high two in place, critical a hold.
 /** @param {Approval} approval @param {() => unknown} act @param {string} label */

@@ -148,7 +148,7 @@ function updateTool(node, item) {
   setPart(details, ".call", callLine(item.tool, item.params, item.description));
   const word = state === "pending" && item.atMachine ? "noted" : state;
   setPart(details, ".meta", dotted(WORDS[word], about(item), duration(item.ms)));
-  const whose = dotted(subagentOf(item.agent), item.rewritten && "changed by a hook");
+  const whose = dotted(subagentOf(item.agent), item.rewritten && "changed by a hook", ruleOf(item));
   setPart(details, ".whose", whose);
   const body = /** @type {Element_} */ (details.children[1]);
   const toggled = () => details.open && fillTool(body, item, node.app);
@@ -156,6 +156,9 @@ function updateTool(node, item) {
   toggled();
   showDecision(node, item, state);
 }
+
+/** @param {Tool} _ */
+const ruleOf = ({ rule }) => rule && `by your rule: ${oneLine(rule)}`;
 
 /** @param {Element_} node @param {Tool} item */
 function updatePlan(node, { params, agent }) {

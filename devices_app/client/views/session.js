@@ -1,6 +1,6 @@
 // Show a session: its title and its three tabs.
 
-import { backLink, connectionSign, h, icon, setText } from "../parts/dom.js";
+import { backLink, button, connectionSign, h, icon, setText } from "../parts/dom.js";
 import {
   doingWords,
   dotted,
@@ -15,6 +15,7 @@ import { attention } from "../store/home.js";
 import { changesView } from "./changes.js";
 import { chatView } from "./chat.js";
 import { filesView } from "./files.js";
+import { openRules, rulesWords } from "./rules.js";
 
 /** @type {Record<string, [string, (id: string, app: App, path: string) => View]>} */
 const TABS = {
@@ -34,6 +35,10 @@ export function sessionView(app, { id, tab, path }) {
   const title = h("h1", { id: "session-title", tabindex: "-1" });
   const state = h("p.meta.doing", { role: "status" });
   const place = h("p.meta");
+  const rules = button("button.quiet.small", () => {
+    paintRules = openRules(id, app, () => (paintRules = () => {}));
+  });
+  let paintRules = () => {};
   const connection = connectionSign(app);
   const count = h("span");
   const others = h("a.badge", { ...go.link("approvals"), hidden: true }, icon("approvals"), count);
@@ -52,7 +57,7 @@ export function sessionView(app, { id, tab, path }) {
       "header.bar",
       {},
       backLink(go, "home", "Back to the sessions"),
-      h("div.heading", {}, title, state, place),
+      h("div.heading", {}, title, state, place, rules),
       connection.node,
       others,
     ),
@@ -79,6 +84,9 @@ export function sessionView(app, { id, tab, path }) {
         usageWords(session?.usage),
       ),
     );
+    setText(rules, rulesWords(session));
+    rules.hidden = !session?.rules?.length;
+    paintRules();
     const waiting = openApprovals(model.home).length;
     others.hidden = waiting === 0 || model.connection.phase !== "ready"; // there is room for one
     setText(count, String(waiting));
