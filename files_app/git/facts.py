@@ -2,6 +2,7 @@
 
 import os
 import re
+from collections.abc import Mapping
 from typing import Final
 
 from bridge_project.kernel.errors import Ignoring
@@ -10,6 +11,7 @@ from bridge_project.protocol.resources import GitUpstream
 from bridge_project.protocol.types import GitState
 from files_app.git import settings
 from files_app.git.plain import Plain
+from files_app.git.sandbox.error_text import git_error
 from files_app.git.sandbox.git import Git
 from files_app.git.settings import Effective
 from sessions_app.working_directory import Repository
@@ -23,6 +25,8 @@ _OPERATIONS: Final[dict[str, GitState]] = {
     "REVERT_HEAD": "revert",
     "BISECT_LOG": "bisect",
 }
+_UNNAMED: Final = "bridge/unnamed"
+_PUSH: Final = " (push)"
 _CREDENTIALS: Final = re.compile(r"(?<=://)[^/@]*@")
 
 
@@ -55,17 +59,23 @@ def upstream(
     values = settings.last(all_settings)
     remote = values.get(f"branch.{branch}.remote", "")
     merged = values.get(f"branch.{branch}.merge", "").removeprefix("refs/heads/")
-    return GitUpstream(
-        remote=shown(remote), branch=shown(merged), url=public(url_of(place, remote))
-    )
-
-
-def url_of(place: Repository, remote: str) -> str:
-    """Return the address to which a push to this remote goes; empty for none."""
+    urls: tuple[str, ...] = ()
     with Ignoring("GIT_ERROR"):
-        found = settings.ask(place, "remote", "get-url", "--push", "--", remote)
-        return os.fsdecode(found).rstrip("\n")
-    return ""
+        urls = push_urls(place, remote, values)
+    where = ", ".join(map(public, urls))
+    return GitUpstream(remote=shown(remote), branch=shown(merged), url=where)
+
+
+def push_urls(place: Repository, remote: str, values: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the addresses to which a push to a remote goes; it may be an address itself."""
+    named = any(f"remote.{remote}.{key}" in values for key in ("url", "pushurl"))
+    if not named and not {"/", ":"}.intersection(remote):
+        raise git_error(f"There is no remote {shown(remote)}.")
+    # git tells what a named one becomes (`pushInsteadOf`)
+    name, add = (remote, ()) if named else (_UNNAMED, ("-c", f"remote.{_UNNAMED}.url={remote}"))
+    lines = os.fsdecode(settings.ask(place, *add, "remote", "--verbose")).split("\n")
+    ours = (line.removeprefix(f"{name}\t") for line in lines if line.startswith(f"{name}\t"))
+    return tuple(line.removesuffix(_PUSH) for line in ours if line.endswith(_PUSH))
 
 
 def public(url: str) -> str:

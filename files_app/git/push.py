@@ -13,7 +13,7 @@ from bridge_project.protocol.repository_messages import GitPushResponse
 from bridge_project.protocol.resources import GitCommitName
 from files_app.git import settings
 from files_app.git.commit import check_head
-from files_app.git.facts import head_of, head_ref, public
+from files_app.git.facts import head_of, head_ref, public, push_urls
 from files_app.git.plain import Plain, batch_ssh
 from files_app.git.sandbox import mirror
 from files_app.git.sandbox.error_text import git_error
@@ -27,6 +27,7 @@ _NEVER: Final = re.compile(
     r"|credential\.(?:.*\.)?helper",
     re.DOTALL,
 )
+_SAME_NAME: Final = ("current", "matching")  # values of push.default
 _SCHEMES: Final = frozenset({"http", "https", "ssh", "git", "git+ssh", "ssh+git", "file"})
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _HELPER: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9+.-]*::")
@@ -36,13 +37,17 @@ _LINKS_MAX: Final = 10
 
 
 class Target(NamedTuple):
-    """Hold where the branch goes; ``tracked``: it already has this upstream."""
+    """Hold where the branch goes; ``new``: it becomes its upstream.
+
+    ``known``: the reference by which the repository knows it, empty for none.
+    """
 
     remote: str
     branch: str
     ref: str
     urls: tuple[str, ...]
-    tracked: bool
+    new: bool
+    known: str
 
 
 def target(place: Repository, *, set_upstream: bool) -> Target:
@@ -52,26 +57,39 @@ def target(place: Repository, *, set_upstream: bool) -> Target:
     name = head_ref(place).removeprefix("refs/heads/")
     if not name:
         raise git_error("HEAD is detached: there is no branch to push.")
-    remote, ref = values.get(f"branch.{name}.remote"), values.get(f"branch.{name}.merge")
-    tracked = remote is not None and ref is not None
-    if not tracked:
-        remote, ref = _only_remote(found, name, set_upstream=set_upstream), f"refs/heads/{name}"
-    assert remote is not None and ref is not None
+    upstream, merge = values.get(f"branch.{name}.remote"), values.get(f"branch.{name}.merge")
+    chosen = values.get(f"branch.{name}.pushremote") or values.get("remote.pushdefault")
+    remotes = _remotes(found)
+    usual = upstream or (remotes[0] if len(remotes) == 1 else "origin")
+    triangular = chosen not in (None, usual)
+    new = merge is None and not triangular
+    if new and not set_upstream and remotes:
+        raise git_error(f"The branch {shown(name)} has no upstream; ask for one to be set.")
+    remote = chosen or upstream or _only(remotes)
+    form = "--format=%(push:remoteref)%00%(push)%00%(upstream)"
+    said = settings.ask(place, "for-each-ref", form, f"refs/heads/{name}").rstrip(b"\n")
+    # the first by `remote.*.push`
+    mapped, known, tracking = [*os.fsdecode(said).split("\0"), "", ""][:3]
+    same_name = merge is None or triangular or values.get("push.default") in _SAME_NAME
+    ref = mapped or (f"refs/heads/{name}" if same_name else merge) or ""
+    if remote == upstream and ref == merge:
+        known = tracking
     if remote == "." or remote.startswith("-") or not ref.startswith("refs/heads/"):
-        raise git_error(f"The upstream of {shown(name)} is no branch of a remote.")
-    listed = settings.ask(place, "remote", "get-url", "--push", "--all", "--", remote)
-    urls = tuple(os.fsdecode(listed).splitlines())
+        where = f"{shown(ref)} of {shown(remote)}"
+        raise git_error(f"This branch would go to {where}, which is no branch of a remote.")
+    urls = push_urls(place, remote, values)
     _check(place, found, remote, urls)
-    return Target(remote, name, ref, urls, tracked)
+    return Target(remote, name, ref, urls, new, known)
 
 
-def _only_remote(found: list[Effective], branch: str, *, set_upstream: bool) -> str:
+def _remotes(found: list[Effective]) -> list[str]:
     keys = (one.key for one in found if re.fullmatch(r"remote\..*\.url", one.key, re.DOTALL))
-    remotes = sorted({key.removeprefix("remote.").removesuffix(".url") for key in keys})
+    return sorted({key.removeprefix("remote.").removesuffix(".url") for key in keys})
+
+
+def _only(remotes: list[str]) -> str:
     if not remotes:
         raise git_error("The repository has no remote to push to.")
-    if not set_upstream:
-        raise git_error(f"The branch {shown(branch)} has no upstream; ask for one to be set.")
     if len(remotes) > 1:
         names = ", ".join(map(shown, remotes))
         raise git_error(f"There are several remotes ({names}): set the upstream at the machine.")
@@ -138,7 +156,7 @@ def push(
 
 def _going(git: Git, to: Target, head: str) -> tuple[list[GitCommitName], int]:
     """Return the newest commits that the remote lacks, and how many it lacks."""
-    name = f"refs/remotes/{to.remote}/{to.ref.removeprefix('refs/heads/')}"
+    name = to.known or f"refs/remotes/{to.remote}/{to.ref.removeprefix('refs/heads/')}"
     known = git.done("rev-parse", "--verify", "--quiet", name, good=(0, 1)).code == 0
     which = [head, "--not", name if known else f"--remotes={to.remote}"]
     form = ("--format=%H %s", "-z", "--no-show-signature", "--encoding=UTF-8")
@@ -153,7 +171,7 @@ def _push(place: Repository, to: Target) -> list[str]:
     plain = Plain(place, more=batch_ssh(settings.last(settings.effective(place))))
     # nothing else, whatever the configuration says
     alone = ("--porcelain", "--no-follow-tags", "--recurse-submodules=no", "--no-force")
-    upstream = () if to.tracked else ("--set-upstream",)
+    upstream = ("--set-upstream",) if to.new else ()
     refs = f"refs/heads/{to.branch}:{to.ref}"
     command = ("push", *alone, *upstream, "--", to.remote, refs)
     done = plain.done(*command, good=range(-64, 256), seconds=limits.GIT_PUSH_SECONDS)
