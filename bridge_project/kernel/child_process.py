@@ -88,6 +88,7 @@ def run(
     seconds: float,
     max_bytes: int,
     check: Callable[[], object] | None = None,
+    pass_fds: Sequence[int] = (),
 ) -> Done:
     """Run ``command`` and wait for it; call this in a thread.
 
@@ -110,6 +111,7 @@ def run(
             start_new_session=True,
             umask=UMASK,
             bufsize=0,
+            pass_fds=pass_fds,
         )
     with _guard:
         _running.add(process)

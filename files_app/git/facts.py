@@ -67,7 +67,7 @@ def upstream(
 
 
 def push_urls(place: Repository, remote: str, values: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the addresses to which a push to a remote goes; it may be an address itself."""
+    """Return the addresses to which a push goes; the remote may be one itself."""
     named = any(f"remote.{remote}.{key}" in values for key in ("url", "pushurl"))
     if not named and not {"/", ":"}.intersection(remote):
         raise git_error(f"There is no remote {shown(remote)}.")

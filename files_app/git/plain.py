@@ -38,6 +38,7 @@ class Plain:
         good: Container[int] = (0,),
         seconds: float | None = None,
         stdin: bytes = b"",
+        pass_fds: Sequence[int] = (),
     ) -> Done:
         """Return how git ended; GIT_ERROR with what it or a hook said."""
         done = git.run(
@@ -46,6 +47,7 @@ class Plain:
             environment=self.environment(),
             seconds=limits.GIT_COMMIT_SECONDS if seconds is None else seconds,
             stdin=stdin,
+            pass_fds=pass_fds,
             max_bytes=limits.GIT_LIST_MAX_BYTES,
         )
         if done.code not in good:

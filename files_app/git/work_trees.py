@@ -56,7 +56,7 @@ def make(
     place = repository_of(inside(directory))
     _check_name(place, branch)
     path = f"{place.top}/{_PLACE}/{branch}"
-    with _alone(place):
+    with _alone(place) as lock:
         _clear_leftovers(place, path)
         if again and _is_work_tree(path, branch):
             return path
@@ -64,11 +64,11 @@ def make(
         with Trusted(place, device, session_id, trust, "work tree"):
             mirror.check_written(place)
             _exclude(place)
-            _add(place, session_id, path, branch)
+            _add(place, session_id, path, branch, lock)
     return path
 
 
-def _add(place: Repository, session_id: str | None, path: str, branch: str) -> None:
+def _add(place: Repository, session_id: str | None, path: str, branch: str, lock: int) -> None:
     # if the bridge is killed, its next start ends what is marked so
     plain = Plain(place, more=tuple(groups.mark().items()))
     start = head_of(plain)
@@ -76,7 +76,7 @@ def _add(place: Repository, session_id: str | None, path: str, branch: str) -> N
     is_new = plain.done(*known, good=(0, 1)).code == 1
     how = ("--no-track", "-b", branch, "--", path) if is_new else ("--", path, branch)
     try:
-        plain("worktree", "add", "--lock", "--reason", _MARK, *how)
+        plain("worktree", "add", "--lock", "--reason", _MARK, *how, pass_fds=[lock])
         if session_id:
             made = {"path": path, "start": start}
             writers.begin(
@@ -91,8 +91,12 @@ def _add(place: Repository, session_id: str | None, path: str, branch: str) -> N
 
 
 @contextlib.contextmanager
-def _alone(place: Repository) -> Iterator[None]:
-    """Make one work tree at a time; the kernel frees the lock of a dead process."""
+def _alone(place: Repository) -> Iterator[int]:
+    """Make one work tree at a time; yield the lock, which the kernel frees.
+
+    The git that makes one has it too: when a bridge is killed, another one must not clear what that
+    git still fills.
+    """
     held = os.open(place.common_dir, os.O_RDONLY)
     deadline = time.monotonic() + limits.GIT_COMMIT_SECONDS
     try:
@@ -104,8 +108,9 @@ def _alone(place: Repository) -> Iterator[None]:
                 if time.monotonic() > deadline:
                     raise git_error("Another work tree takes too long to be made.") from None
                 time.sleep(_POLL_SECONDS)
-        yield
+        yield held
     finally:
+        fcntl.flock(held, fcntl.LOCK_UN)  # also for what a hook has left running
         os.close(held)
 
 

@@ -12,6 +12,7 @@ from tests.conformance.repositories import Repository
 from tests.conformance.samples import new_id
 from tests.faults.quick import QuickBridge
 from tests.servers import wait_until
+from tests.short import short
 
 pytestmark = pytest.mark.spec("git.work_trees")
 
@@ -171,3 +172,29 @@ def test_a_bridge_that_is_killed_meanwhile(tmp_path: Path, when: str, again: boo
         assert repository.git("status", "--porcelain", cwd=path) == ""
         assert "locked" not in repository.git("worktree", "list", "--porcelain")
         assert end(phone, ready["payload"]["session_id"]).startswith("The work tree was removed")
+
+
+def test_another_bridge_while_its_git_goes_on(tmp_path: Path) -> None:
+    """Two on one repository, of which one is killed: what its git still fills is not cleared."""
+    home, go, mark = (tmp_path / name for name in ("home", "go", "hangs"))
+    repository = Repository(tmp_path / "repository")
+    repository.commit_files({".gitattributes": "b filter=slow\n", **dict.fromkeys("abc", "1")})
+    home.mkdir()
+    (home / ".gitconfig").write_text('[filter "slow"]\n\tsmudge = ~/smudge\n')
+    wait = f"echo $$ > '{mark}'; while [ ! -e '{go}' ]; do sleep 0.05; done"
+    (home / "smudge").write_text(f"#!/bin/sh\n{wait}\nexec cat\n")
+    (home / "smudge").chmod(0o755)
+    own = {"HOME": str(home), "BRIDGE_ALLOWED_ROOTS": str(tmp_path)} | short("GIT_COMMIT_SECONDS")
+    for name in "12":
+        (tmp_path / name).mkdir()
+    with QuickBridge(tmp_path / "1", **own) as one, QuickBridge(tmp_path / "2", **own) as two:
+        one.phone().ready().send("session_start", about(repository.path, "mine"))
+        wait_until(lambda: mark.exists() and mark.read_text(), "git hangs")
+        one.kill()
+        phone = two.phone().ready()
+        refused = assert_refused(start(phone, repository.path, "mine"), "GIT_ERROR", True)
+        assert "takes too long" in refused["message"]
+        assert (repository.path / ".worktrees/mine/.git").exists()
+        go.touch()
+        path = Path(begun(phone, repository.path, "mine")["working_directory"])
+        assert sorted(each.name for each in path.iterdir()) == [".git", ".gitattributes", *"abc"]
