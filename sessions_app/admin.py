@@ -1,6 +1,7 @@
 """Show sessions, agents, approvals and the log ("pending queue"), read only."""
 
 import json
+from collections.abc import Callable
 
 from django.contrib import admin
 from django.core.exceptions import PermissionDenied
@@ -12,6 +13,8 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from unfold.decorators import display
 
+from bridge_project.kernel.terminal_output import shown_output
+from bridge_project.kernel.text import without_controls
 from bridge_project.protocol import jsontext
 from devices_app.admin import LongAdmin, ReadOnlyAdmin
 from sessions_app.agents import registry
@@ -39,25 +42,28 @@ def is_sessions(request: HttpRequest) -> bool:
 
 
 def shown(text: str | None) -> SafeString | str:
-    """Show a text as it is: lines, spaces and all."""
-    # of an agent's text, what cannot be encoded would end in an error
-    plain = (text or "").encode("utf-8", "replace").decode()
+    """Show a text with its lines and spaces; U+FFFD stands for what hides some."""
+    plain = without_controls(text or "")
     return format_html('<pre class="bridge-text" tabindex="0">{}</pre>', plain) if plain else ""
 
 
-def input_text(params: str | None) -> str:
-    """Return a call's input for a person: a lone command as it is, else indented JSON."""
-    if not params:
+def readable(text: str | None, read: Callable[[str], str] = without_controls) -> str:
+    """Return JSON for a person: a lone command as it is, else a line for each name.
+
+    ``read`` makes of a text what is shown.
+    """
+    if not text:
         return ""
-    value = json.loads(params)
+    value = json.loads(text)
     if not isinstance(value, dict):
         return jsontext.dumps(value)
     if value.keys() - {"description"} == {"command"}:
-        return str(value["command"])
-    return "\n".join(
-        f"{name}: {one if isinstance(one, str) else json.dumps(one, ensure_ascii=False, indent=2)}"
-        for name, one in value.items()
-    )
+        return read(str(value["command"]))
+
+    def line(one: object) -> str:
+        return read(one) if isinstance(one, str) else json.dumps(one, ensure_ascii=False, indent=2)
+
+    return "\n".join(f"{name}: {line(one)}" for name, one in value.items())
 
 
 @admin.register(Session)
@@ -127,7 +133,8 @@ class ApprovalAdmin(LongAdmin):
 
     @display(description="what it would do", ordering="description")
     def asked(self, call: ToolCall) -> SafeString:
-        return format_html('<span class="bridge-lines">{}</span>', call.description)
+        plain = without_controls(call.description)
+        return format_html('<span class="bridge-lines">{}</span>', plain)
 
     @display(description="session", ordering="session")
     def session_title(self, call: ToolCall) -> SafeString:
@@ -140,15 +147,15 @@ class ApprovalAdmin(LongAdmin):
 
     @display(description="command or input")
     def command(self, call: ToolCall) -> SafeString | str:
-        return shown(input_text(call.params))
+        return shown(readable(call.params))
 
     @display(description="changed to")
     def changed_to(self, call: ToolCall) -> SafeString | str:
-        return shown(input_text(call.modifications))
+        return shown(readable(call.modifications))
 
     @display(description="what the tool gave")
     def given(self, call: ToolCall) -> SafeString | str:
-        return shown(call.result)
+        return shown(readable(call.result, shown_output))
 
     @display(description="history")
     def history(self, call: ToolCall) -> SafeString:

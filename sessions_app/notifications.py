@@ -6,6 +6,8 @@ from typing import Any
 
 from bridge_project.kernel import limits
 from bridge_project.kernel.failure_alerts import Failure
+from bridge_project.kernel.terminal_output import shown_output
+from bridge_project.kernel.text import without_controls
 from bridge_project.protocol.server_messages import Notification
 from bridge_project.protocol.types import NotificationType, Priority
 from devices_app.models import Device
@@ -28,8 +30,14 @@ def make(
     notification_id: str = "",
     **data: Any,
 ) -> Notification:
-    """Return a notification; shorten its body and omit empty texts from ``data``."""
-    body = " ".join(body.split())
+    """Return a notification; shorten its body and omit empty texts from ``data``.
+
+    Codes for a terminal do in it what they do there, but for a call: what somebody decides, or has
+    decided, hides nothing.
+    """
+    of_call = type_ == "approval_required" or "tool_call_id" in data
+    fit = without_controls if of_call else shown_output
+    title, body = fit(title), " ".join(fit(body).split())
     return Notification(
         notification_id=notification_id or str(uuid.uuid4()),
         session_id=session_id,

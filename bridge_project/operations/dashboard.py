@@ -20,7 +20,7 @@ from bridge_project.operations.doctor.snapshot import Reached, Snapshot
 from devices_app.models import Device
 from hooks_app.intake import forwarders
 from hooks_app.models import HookEvent
-from sessions_app.admin import RISK_COLOURS, STATUS_COLOURS, input_text
+from sessions_app.admin import RISK_COLOURS, STATUS_COLOURS, readable
 from sessions_app.log import reader
 from sessions_app.models import Feed, LogRow, Session, ToolCall
 from sessions_app.socket import presence
@@ -61,7 +61,7 @@ def fill(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
 def _waiting() -> dict[str, Any]:
     pending = ToolCall.objects.filter(decision=ToolCall.Decision.PENDING)
     shown = [
-        {"record": one, "input": input_text(one.params), "colour": RISK_COLOURS.get(one.risk_level)}
+        {"record": one, "input": readable(one.params), "colour": RISK_COLOURS.get(one.risk_level)}
         for one in pending.select_related("session").order_by("pk")[:SHOWN]
     ]
     return {"count": pending.count(), "calls": shown}

@@ -54,7 +54,7 @@ def loads(data: bytes | str, depth: int | None = JSON_MAX_DEPTH) -> Any:
 
 
 def loads_lenient(data: bytes | str) -> Any:
-    """Parse an agent's JSON; read a number that fits nowhere as its text.
+    """Parse an agent's JSON; read a number that fits nowhere as text.
 
     Without this 1e400 would be an infinity, which JSON cannot say, and 5000 digits no JSON at all.
     Raises ValueError and RecursionError as json.loads does.

@@ -3,6 +3,7 @@
 import json
 from typing import Any, Final
 
+from bridge_project.kernel.terminal_output import shown_output
 from bridge_project.kernel.text import terminal_safe
 from bridge_project.protocol.types import parse_timestamp
 from sessions_app.approvals.tool_call import MAIN_PARAMETERS, Question, questions_of
@@ -22,6 +23,11 @@ def clean(text: object, most: int = 1000) -> str:
 def plain(text: object, most: int = 200) -> str:
     """Return one line of at most ``most`` characters, with single spaces."""
     return clean(" ".join(str(text or "").split()), most)
+
+
+def output(text: object, most: int = 200) -> str:
+    """Return what a program wrote, as a terminal shows it, in one line."""
+    return plain(shown_output(str(text or "")), most)
 
 
 def paint(text: str, style: int) -> str:
@@ -71,11 +77,11 @@ def _content(name: str, body: Message) -> tuple[str, int, str] | None:
         case "answer" | "Stop":
             return "answer", 0, _answer(body)
         case "SubagentStop":
-            return "report", DIM, plain(body.get("result"))
+            return "report", DIM, output(body.get("result"))
         case "notification":
             return _notice(body)
         case "error":
-            return "error", RED, plain(f"{body.get('code')}: {body.get('message')}")
+            return "error", RED, output(f"{body.get('code')}: {body.get('message')}")
     return None
 
 
@@ -112,15 +118,15 @@ def _asks(body: Message) -> str:
 
 def _result(body: Message) -> str:
     outcome = _object(body.get("result"))
-    content = plain(outcome.get("content"))
+    content = output(outcome.get("content"))
     if outcome.get("success"):
         return f"{plain(body.get('tool'))}: ok {content}"
-    return f"{plain(body.get('tool'))}: FAILED {plain(outcome.get('error')) or content}"
+    return f"{plain(body.get('tool'))}: FAILED {output(outcome.get('error')) or content}"
 
 
 def _answer(body: Message) -> str:
     """Return the agent's text since the last tool call, and why it ended."""
-    text = str(body.get("content") or body.get("message") or "").strip()
+    text = shown_output(str(body.get("content") or body.get("message") or "")).strip()
     reason = str(body.get("finish_reason") or body.get("reason") or "")
     usual = reason in ("", "tool_call") or (text and reason in ("stop", "task_completed"))
     return f"{text}\n{'' if usual else f'({reason})'}".strip()

@@ -123,6 +123,17 @@ interface Strange {
   type: string;
   text: string;
 }
+/** A block of Markdown; `lines` and `items` are blocks again, but those of a paragraph or table. */
+interface Block {
+  type: "code" | "heading" | "list" | "p" | "quote" | "rule" | "table";
+  source: string;
+  lines?: string[];
+  items?: string[][];
+  text?: string;
+  level?: number;
+  /** the first number of a list that has numbers */
+  start?: number;
+}
 // -- the connection
 
 type Phase =

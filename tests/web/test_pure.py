@@ -17,6 +17,7 @@ from tests.conformance.samples import EVENTS, hook, new_session
 from tests.faults.quick import QuickBridge
 
 PROGRAMS = Path(__file__).parent / "pure"
+FIXTURES = Path(__file__).parents[1] / "fixtures"
 OLDEST_NODE = 20
 
 
@@ -47,10 +48,15 @@ def run(modules: Path, program: str, **environment: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "program", ["addresses", "connection", "diff", "exact", "home", "net", "outbox", "tabs"]
+    "program",
+    ["addresses", "blocks", "connection", "diff", "exact", "home", "net", "outbox", "tabs"],
 )
 def test_a_pure_module(modules: Path, program: str) -> None:
     run(modules, f"{program}.mjs")
+
+
+def test_output_of_a_terminal(modules: Path) -> None:
+    run(modules, "terminal.mjs", TERMINAL=str(FIXTURES / "terminal_output.json"))
 
 
 def test_the_golden_messages(modules: Path) -> None:

@@ -1,7 +1,9 @@
 // Turn Markdown into nodes. HTML and unknown syntax stay text. Only changed blocks are made again,
 // so that a long answer can stream.
 
+import { blocksOf } from "./blocks.js";
 import { h } from "./dom.js";
+import { plainOutput } from "./terminal.js";
 
 /**
  * Show Markdown in an element, again with a longer text while an answer streams; `linkTo(path)`
@@ -11,131 +13,44 @@ import { h } from "./dom.js";
  */
 export function showMarkdown(node, text, linkTo) {
   // Bidi controls turn the text around them round.
-  const blocks = split(text.replace(/[\u202a-\u202e\u2066-\u2069]/g, "\ufffd"));
+  const plain = plainOutput(text).replace(/[\u202a-\u202e\u2066-\u2069]/g, "\ufffd");
+  const blocks = blocksOf(plain.split("\n"));
   const before = node.markdownBlocks ?? [];
   let same = 0;
-  while (same < before.length && same < blocks.length && before[same] === blocks[same]) same += 1;
+  while (same < before.length && before[same] === blocks[same]?.source) same += 1;
   while (node.childNodes.length > same) node.lastChild?.remove();
   for (const block of blocks.slice(same)) {
     const made = render(block);
     linkPaths(made, linkTo);
     node.append(made);
   }
-  node.markdownBlocks = blocks;
+  node.markdownBlocks = blocks.map(({ source }) => source);
 }
 
-// Blocks as they stand in the source: a fence, or lines up to an empty one.
-/** @param {string} text */
-function split(text) {
-  /** @type {string[]} */
-  const blocks = [];
-  /** @type {string[]} */
-  let lines = [];
-  let fence = "";
-  const end = () => {
-    if (lines.length) blocks.push(lines.join("\n"));
-    lines = [];
-  };
-  for (const line of text.split("\n")) {
-    const mark = /^\s{0,3}(`{3,}|~{3,})/.exec(line)?.[1] ?? "";
-    if (fence) {
-      lines.push(line);
-      if (mark.startsWith(fence) && line.trim() === mark) {
-        fence = "";
-        end();
-      }
-    } else if (mark) {
-      end();
-      fence = mark;
-      lines.push(line);
-    } else if (!line.trim()) {
-      end();
-    } else {
-      const isHeading = /^#{1,6}\s/.test(line);
-      if (isHeading || beginsList(line, lines[0])) end();
-      if (lines.length > 1 && isRule(line) && lines.at(-1)?.includes("|") && !isRule(lines[1])) {
-        const head = lines.splice(-1); // a table's
-        end();
-        lines.push(...head);
-      }
-      lines.push(line);
-      if (isHeading) end();
-    }
-  }
-  end();
-  return blocks;
-}
+const DEEPEST = 50; // lists and quotations in each other; what is deeper is text
 
-/** @param {string} line */
-const isRule = (line) => /^[\s:|-]+$/.test(line) && line.includes("|") && line.includes("-");
-
-// Whether a list begins in the line, behind other text or a list of another kind.
-/** @param {string} line @param {string | undefined} first */
-function beginsList(line, first) {
-  const [item, before] = [ITEM.exec(line), ITEM.exec(first ?? "")];
-  if (!item || !first || !before) return Boolean(item && first);
-  return item[1].length <= before[1].length && isNumber(item[2]) !== isNumber(before[2]);
-}
-
-/** @param {string} block */
-function render(block) {
-  const lines = block.split("\n");
-  const fence = /^\s{0,3}(`{3,}|~{3,})\s*([\w+#.-]*)/.exec(lines[0]);
-  if (fence) {
-    const closed = lines.length > 1 && lines[lines.length - 1].trim().startsWith(fence[1]);
-    const code = lines.slice(1, closed ? -1 : undefined).join("\n");
-    return h("pre", { tabindex: "0" }, h("code", {}, code));
-  }
-  const heading = /^(#{1,6})\s+(.*)$/.exec(lines[0]);
-  if (heading && lines.length === 1)
-    return h(`p.heading.h${heading[1].length}`, {}, inline(heading[2].replace(/\s#+$/, "")));
-  if (lines.every((line) => /^\s*([-*_])(\s*\1){2,}\s*$/.test(line))) return h("hr");
-  if (lines.every((line) => line.startsWith(">")))
-    return h(
-      "blockquote",
-      {},
-      ...lines.map((line) => [inline(line.replace(/^>\s?/, "")), h("br")]),
-    );
-  if (ITEM.test(lines[0])) return list(lines);
-  if (lines.length > 1 && isRule(lines[1]) && lines[0].includes("|")) return table(lines);
-  return h("p", {}, ...lines.map((line, index) => [index ? h("br") : null, inline(line)]));
-}
-
-const ITEM = /^(\s*)([-*+]|\d{1,9}[.)])\s+(.*)$/;
-/** @param {string} marker */
-const isNumber = (marker) => /\d/.test(marker);
-
-/** @param {string[]} lines */
-function list(lines) {
-  const first = /** @type {RegExpExecArray} */ (ITEM.exec(lines[0]));
-  const numbered = isNumber(first[2]);
-  const start = numbered && String(parseInt(first[2], 10));
-  const node = h(numbered ? "ol" : "ul", { dir: "auto", start });
-  const depth = first[1].length;
-  /** @type {string[]} */
-  let nested = [];
-  const endNested = () => {
-    if (nested.length) node.lastElementChild?.append(list(nested));
-    nested = [];
-  };
-  for (const line of lines) {
-    const item = ITEM.exec(line);
-    if (item && item[1].length > depth + 1) {
-      nested.push(line);
-    } else if (item) {
-      endNested();
-      const task = /^\[([ xX])\]\s+(.*)$/.exec(item[3]);
-      node.append(
-        h("li", {}, task ? [task[1] === " " ? "☐ " : "☑ ", inline(task[2])] : inline(item[3])),
-      );
-    } else if (nested.length) {
-      nested.push(line);
-    } else {
-      node.lastElementChild?.append(" ", ...inline(line.trim()));
-    }
-  }
-  endNested();
-  return node;
+/** @param {Block} block @returns {Element_} */
+function render({ type, lines = [], items = [], text = "", level, start }, depth = 0) {
+  /** @param {string[]} inside */
+  const within = (inside) =>
+    depth < DEEPEST
+      ? blocksOf(inside).map((block) => render(block, depth + 1))
+      : [h("p", {}, inside.join("\n"))];
+  if (type === "code") return h("pre", { tabindex: "0" }, h("code", {}, text));
+  if (type === "heading") return h(`p.heading.h${level}`, {}, inline(text));
+  if (type === "rule") return h("hr");
+  if (type === "quote") return h("blockquote", {}, within(lines));
+  if (type === "table") return table(lines);
+  if (type === "p")
+    return h("p", {}, ...lines.map((line, at) => [at ? h("br") : null, inline(line)]));
+  const made = items.map(([first, ...rest]) => {
+    const [task, mark] = /^\[([ xX])\]\s+/.exec(first) ?? [""];
+    const parts = /** @type {Child[]} */ (within([first.slice(task.length), ...rest]));
+    const words = /** @type {Element_ | undefined} */ (parts[0]);
+    if (words?.matches("p:not(.heading)")) parts[0] = [...words.childNodes];
+    return h("li", {}, mark && (mark === " " ? "☐ " : "☑ "), parts);
+  });
+  return h(start === undefined ? "ul" : "ol", { dir: "auto", start: start && String(start) }, made);
 }
 
 /** @param {string[]} lines */
@@ -161,7 +76,7 @@ function table(lines) {
       "table",
       {},
       h("thead", {}, row(lines[0], "th")),
-      h("tbody", {}, ...lines.slice(2).map((line) => row(line, "td"))),
+      h("tbody", {}, ...lines.slice(1).map((line) => row(line, "td"))),
     ),
   );
 }

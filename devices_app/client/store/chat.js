@@ -1,6 +1,7 @@
 // Fold a session's rows into its conversation. Pure. Items stand in the order in which they began;
 // the `version` of one grows when it changes, so that a view knows what to paint.
 
+import { plainOutput } from "../parts/terminal.js";
 import { named } from "../protocol/messages.js";
 
 /** @returns {Chat} */
@@ -105,7 +106,7 @@ const FOLDS = {
       done: true,
       ok: false,
       output: textOf(output || message),
-      problem: output ? named(message) : "",
+      problem: output ? named(plainOutput(message)) : "",
       ms: details?.execution_time_ms ?? null,
     });
   },
@@ -205,7 +206,11 @@ function hookEvent(chat, row) {
   const { event, payload } = row.payload;
   if (event === "UserPromptSubmit" && payload.context?.synthetic === true) {
     /** @type {Omit<Made, "key" | "version">} */
-    const made = { kind: "made", at: row.timestamp, text: String(payload.prompt ?? "") };
+    const made = {
+      kind: "made",
+      at: row.timestamp,
+      text: plainOutput(String(payload.prompt ?? "")),
+    };
     add(chat, row.id, /** @type {any} */ (made));
   } else if (event === "UserPromptSubmit") {
     const isQueued = payload.queued === true;
@@ -224,7 +229,7 @@ function hookEvent(chat, row) {
     else if (!isQueued) for (const one of chat.queued.splice(0)) change(one, { state: "bridge" });
   } else if (event === "Stop") {
     const { reason = "task_completed", message, error } = payload;
-    const text = String(message || error || "");
+    const text = plainOutput(String(message || error || ""));
     const why = `The agent stopped: ${String(reason).replaceAll("_", " ")}.`;
     if (reason === "error") note(chat, row, named(text) || why, "error");
     else if (text) Object.assign(answer(chat, row, row.id), { text, done: true });

@@ -1,8 +1,10 @@
 // Make a conversation's items: prompts, answers, tool cards, notes.
 
+import { callParts, hasEdits } from "../parts/call.js";
 import { diffLines, parseUnified } from "../parts/diff.js";
 import { button, copyButton, fill, h, pager, setPart, setText, toast } from "../parts/dom.js";
 import { showMarkdown } from "../parts/markdown.js";
+import { readOutput } from "../parts/terminal.js";
 import {
   callLine,
   clock,
@@ -235,7 +237,9 @@ function fillTool(place, item, { go, id }) {
   const path = item.params.file_path ?? item.params.notebook_path ?? item.params.path;
   fill(
     place,
-    input && long("Input", visibleCode, input),
+    !item.diff && hasEdits(item.params)
+      ? callParts(item.params)
+      : input && long("Input", input, (to) => visibleCode(input.slice(0, to))),
     typeof path === "string" && h("a.button.quiet", go.link("file", id, path), "Open file"),
     !(item.noted && item.done) && item.decidedBy && h("p.meta", {}, item.decidedBy),
     item.was &&
@@ -243,19 +247,33 @@ function fillTool(place, item, { go, id }) {
       h("p.meta", {}, "It had asked for: ", visibleCode(inputOf(item.was))),
     item.diff && diffLines(parseUnified(item.diff)),
     item.problem && h("p.warn", {}, item.problem),
-    item.output && long("Output", visible, item.output),
+    item.output && outputOf(item.output),
   );
 }
 
-/** @param {string} label @param {(text: string) => Child} shown @param {string} text */
-function long(label, shown, text) {
+/** @param {string} label @param {string} text @param {(to: number) => Child} shown */
+function long(label, text, shown) {
   const pre = h("pre.wrapped", { tabindex: "0", "aria-label": label });
   const { more, show } = pager(LONG, "characters", (to) => {
-    fill(pre, shown(text.slice(0, to)));
+    fill(pre, shown(to));
     return text.length;
   });
   show();
   return [pre, h("div.actions", {}, more, copyButton(text))];
+}
+
+/** @param {string} written */
+function outputOf(written) {
+  const runs = readOutput(written);
+  const whole = runs.map(({ text }) => text).join("");
+  return long("Output", whole, (to) => {
+    let left = to;
+    return runs.map(({ text, style }) => {
+      const part = visible(text.slice(0, left));
+      left = Math.max(0, left - text.length);
+      return style && part.length > 0 ? h(`span.${style}`, {}, part) : part;
+    });
+  });
 }
 
 /** @param {Element_} node @param {Made} item */

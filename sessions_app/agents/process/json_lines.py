@@ -1,19 +1,17 @@
 """Exchange JSON messages, one a line, with a process that may print anything."""
 
 import asyncio
-import re
 from collections.abc import Callable
 from typing import Any
 
 from bridge_project.kernel import limits
 from bridge_project.kernel.child_process import LAST_OUTPUT_SECONDS, Output
 from bridge_project.kernel.logging import redact
+from bridge_project.kernel.terminal_output import shown_output
 from sessions_app.agents.process.groups import Group, within
 from sessions_app.agents.process.shell import ending
 
 Message = dict[str, Any]
-
-_TERMINAL_CODES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f]")
 
 
 class JsonLines:
@@ -80,7 +78,7 @@ class JsonLines:
     @property
     def error_output(self) -> str:
         """Return the end of its error output, without secrets."""
-        text = redact(_TERMINAL_CODES.sub("", self._stderr.text), self.group.secrets)
+        text = redact(shown_output(self._stderr.text), self.group.secrets)
         return text.strip()[-limits.AGENT_STDERR_CHARS :]
 
     async def describe_end(self) -> str:
