@@ -15,13 +15,16 @@ from bridge_project.http.transport_middleware import TransportMiddleware
 from tests.conformance.bridge import Bridge, query
 from tests.conformance.https import Https, assert_error
 from tests.conformance.phone import Phone
+from tests.conformance.raw import RawSocket
 from tests.conformance.samples import new_session, prompt
+from tests.conformance.test_home_screen import until
 from tests.faults.quick import QuickBridge
 from tests.hooks.conftest import run_hook
 from tests.servers import free_port
 
 # an address of loopback that the bridge trusts as a proxy; 127.0.0.1 it does not
 PROXY = "127.0.0.2"
+CHAIN = ("server.crt", "ca.crt")
 APPLICATION = "bridge_project.asgi:application"
 PROXIED = {"X-Forwarded-Proto": "https", "X-Forwarded-For": "203.0.113.9, 192.168.7.7"}
 SESSION_START = Path(__file__).parent.parent / "fixtures" / "hooks" / "SessionStart-startup.json"
@@ -54,10 +57,10 @@ class Daphne(QuickBridge):
         return Https(self.plain_port, plain=True, source=source)
 
 
-def prepared(directory: Path) -> Daphne:
+def prepared(directory: Path, kind: type[Daphne] = Daphne) -> Daphne:
     """On a data directory that `serve` has made and left."""
     with QuickBridge(directory):
-        return Daphne(directory)
+        return kind(directory)
 
 
 @pytest.fixture(scope="module")
@@ -186,6 +189,40 @@ def test_a_server_that_has_a_lifespan(tmp_path: Path) -> None:
     told = [json.loads(line)["type"] for line in done.stdout.splitlines() if "lifespan" in line]
     assert told == ["lifespan.startup.complete", "lifespan.shutdown.complete"], done
     assert done.returncode == 0 and lease_is_over(ready)
+
+
+class Uvicorn(Daphne):
+    def spawn(self) -> Uvicorn:
+        tls = self.data / "tls"
+        (tls / "chain.crt").write_bytes(b"".join(tls.joinpath(name).read_bytes() for name in CHAIN))
+        keys = ["--ssl-keyfile", str(tls / "server.key"), "--ssl-certfile", str(tls / "chain.crt")]
+        arguments = ["-m", "uvicorn", "--port", str(self.port), *keys, APPLICATION]
+        with self.log.open("ab") as log:
+            self.process = Bridge.popen(self, arguments, log)
+        return self
+
+
+def test_a_slow_phone_where_the_server_waits_in_send(tmp_path: Path) -> None:
+    """What others are told of sessions does not wait for it (D54, D61)."""
+    pytest.importorskip("uvicorn")
+    session = new_session()
+    with prepared(tmp_path, Uvicorn) as bridge, bridge.phones() as (phone,):
+        bridge.accept(prompt(session, 0))
+        (bridge.root / "large").write_text("x" * 1_000_000)
+        slow = RawSocket(bridge.port, receive_buffer=65536).ready(bridge.device_token())
+        joining = {"agent": "a", "session_id": session, "working_directory": "/", "resume": False}
+        slow.read_until(slow.send("session_start", joining))
+        phone.join(session)
+        large = {"session_id": session, "path": str(bridge.root / "large")}
+        for _ in range(10):  # more than the network holds
+            slow.send("file_read", large)
+        for _ in range(10):  # each takes as long as one of the other's
+            phone.request("file_read", large)
+        for number in range(5):
+            told = new_session()
+            bridge.accept(prompt(told, number))
+            until(phone, told, bool)
+        slow.socket.close()
 
 
 @pytest.mark.parametrize("kind", ["http", "websocket"])

@@ -10,7 +10,7 @@ import pytest
 
 from bridge_project.kernel import limits
 from tests.conformance.agent_tools import bridges_of
-from tests.conformance.bridge import Bridge
+from tests.conformance.bridge import EVENT, Bridge
 from tests.conformance.https import assert_error
 from tests.conformance.phone import Phone
 from tests.conformance.samples import hook, new_id, new_session, prompt
@@ -148,6 +148,22 @@ def dark(pair: Pair, redis_server: Redis) -> Iterator[Callable[[], None]]:
     if redis_server.process is not None and redis_server.process.poll() is not None:
         redis_server.start()
     wait_until(lambda: all(one.health()["status"] == "healthy" for one in pair))
+
+
+def test_forwarders_that_report_at_once(pair: Pair) -> None:
+    """D47: the owner sees each of them, whichever process it reports to."""
+    sources = [f"127.0.1.{number}" for number in range(1, 17)]
+
+    def report(source: str) -> int:
+        way = pair[hash(source) % 2].https(source=source)
+        sent = {"json_body": prompt(new_session(), 0), "headers": {"X-Hook-Behind": "312 95"}}
+        return way.post(EVENT, token=pair[0].hook_token, **sent).status
+
+    with ThreadPoolExecutor(len(sources)) as pool:
+        assert list(pool.map(report, sources)) == [200] * len(sources)
+    for bridge in pair:
+        told = bridge.get("/api/v1/info", bridge.admin_token).json()["forwarders"]
+        assert sorted(one["address"] for one in told) == sorted(sources)
 
 
 @pytest.mark.spec("device.revoke")

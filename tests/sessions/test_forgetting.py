@@ -3,6 +3,7 @@
 import asyncio
 import json
 import uuid
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -20,6 +21,7 @@ from hooks_app.models import HookEvent as StoredEvent
 from sessions_app.approvals import service as approvals
 from sessions_app.log import cursors
 from sessions_app.log import outbox as log_outbox
+from sessions_app.log.tail import tail
 from sessions_app.models import ClientRequest, Cursor, Feed, LogRow, Process, Session, ToolCall
 from sessions_app.observed import sessions as observed_sessions
 from sessions_app.socket import acknowledgements as acks
@@ -91,6 +93,19 @@ def test_closed_sessions_with_all_that_they_have() -> None:
     assert LogRow.objects.exclude(feed_id=Feed.ALL).count() == 4
     assert ToolCall.objects.count() == 1 and not Cursor.objects.exists()
     assert observed_sessions.forget_closed() == 0
+
+
+def test_idle_sessions_are_closed_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between two of them events are stored, which wait for each transaction."""
+    monkeypatch.setattr(observed_sessions, "CLOSED_AT_ONCE", STEP)
+    for number in range(10):
+        helpers.post(f"idle {number}")
+    day_ago = timezone.now() - timedelta(hours=25)
+    Session.objects.update(last_activity_at=day_ago)
+    together: list[Sequence[object]] = []  # what each transaction has brought
+    monkeypatch.setattr(tail, "committed", together.append)
+    assert observed_sessions.close_idle() == 10
+    assert [len(rows) for rows in together] == [3, 3, 3, 1]
 
 
 def test_what_can_be_resumed_is_kept_for_30_days() -> None:

@@ -34,7 +34,8 @@ def modules(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("net", "parts", "protocol", "store"):
         shutil.copytree(DIRECTORY / name, directory / name)
     (directory / "views").mkdir()
-    shutil.copy(DIRECTORY / "views/addresses.js", directory / "views/addresses.js")
+    for name in ("views/addresses.js", "sw.js"):
+        shutil.copy(DIRECTORY / name, directory / name)
     shutil.copytree(PROGRAMS, directory, dirs_exist_ok=True)
     (directory / "package.json").write_text('{"type": "module"}')
     return directory
@@ -49,7 +50,7 @@ def run(modules: Path, program: str, **environment: str) -> None:
 
 @pytest.mark.parametrize(
     "program",
-    ["addresses", "blocks", "connection", "diff", "exact", "home", "net", "outbox", "tabs"],
+    ["addresses", "blocks", "connection", "diff", "exact", "home", "net", "outbox", "sw", "tabs"],
 )
 def test_a_pure_module(modules: Path, program: str) -> None:
     run(modules, f"{program}.mjs")
