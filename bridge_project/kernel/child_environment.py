@@ -25,15 +25,17 @@ _OURS = (
 # What would have a child wait for a debugger, run code first, or take itself for a part of another
 # agent's session. What configures an agent (CODEX_HOME, CLAUDE_CODE_USE_BEDROCK) is not among them.
 _FOREIGN = re.compile(
-    r"""NODE_INSPECT\w*|VSCODE_INSPECTOR_OPTIONS|PYDEVD_\w+|DEBUGPY_\w+
+    r"""(?:NODE|BUN)_INSPECT\w*|VSCODE_INSPECTOR_OPTIONS|PYDEVD_\w+|DEBUGPY_\w+
     |PYTHON(?:STARTUP|INSPECT)|LD_(?:PRELOAD|AUDIT)|DYLD_INSERT_LIBRARIES
     |CLAUDECODE|CLAUDE_PID|CLAUDE_AGENT_SDK_VERSION
     |CLAUDE_CODE_(?:SESSION_ID|ENTRYPOINT|SSE_PORT|EXECPATH|CHILD_SESSION)
-    |CODEX_(?:SANDBOX\w*|THREAD_ID|SESSION_ID|INTERNAL_\w+)|GEMINI_CLI|QWEN_CODE|OPENCODE""",
+    |CODEX_(?:SANDBOX\w*|THREAD_ID|SESSION_ID|INTERNAL_\w+)|GEMINI_CLI|QWEN_CODE|OPENCODE
+    |COPILOT_CLI|CURSOR_AGENT|AI_AGENT""",
     re.VERBOSE,
 )
-# in NODE_OPTIONS, which may also hold the memory that its user gives node
-_NODE_DEBUGGER = re.compile(
+# in the options of node and bun, which may also hold the memory that their user gives them
+_WITH_OPTIONS = ("NODE_OPTIONS", "BUN_OPTIONS")
+_DEBUGGER = re.compile(
     r"""(?:^|\s)(?:--inspect(?:-\w+)*(?:=\S+)?|--debug-port=\S+
     |(?:-r|--require|--import)[\s=]+(?:"[^"]*js-debug[^"]*"|\S*js-debug\S*))(?=\s|$)""",
     re.VERBOSE,
@@ -55,8 +57,9 @@ def scrubbed(**more: str) -> dict[str, str]:
         and not _FOREIGN.fullmatch(name.upper())
         and not any(secret in value for secret in secrets)
     }
-    if node := _NODE_DEBUGGER.sub("", kept.pop("NODE_OPTIONS", "")).strip():
-        kept["NODE_OPTIONS"] = node
+    for name in _WITH_OPTIONS:
+        if options := _DEBUGGER.sub("", kept.pop(name, "")).strip():
+            kept[name] = options
     return kept | more
 
 

@@ -1,5 +1,6 @@
 """Read what agents say of the limits of their accounts (D72). Pure."""
 
+import math
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -19,15 +20,20 @@ _STATUSES: dict[str, LimitStatus] = {
 
 def limit_of(raw: object) -> UsageLimit | None:
     """Return a limit as Claude Code describes it; None for anything else."""
-    if not isinstance(raw, Mapping) or raw.get("status") not in _STATUSES:
+    if not isinstance(raw, Mapping) or str(raw.get("status")) not in _STATUSES:
         return None
     used, at = raw.get("utilization"), raw.get("resetsAt")
     return UsageLimit(
         name=printable(str(raw.get("rateLimitType") or "limit"))[:NAME_CHARS],
         status=_STATUSES[raw["status"]],
-        used=used if isinstance(used, int | float) else None,
+        used=finite(used),
         resets_at=_time(at),
     )
+
+
+def finite(value: object) -> float | None:
+    """Return a number that JSON has too, None for anything else."""
+    return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
 
 
 def _time(at: Any) -> str | None:

@@ -40,6 +40,10 @@ HIDDEN = {
     "INVOCATION_ID": "00112233445566778899aabbccddeeff",
     # a debugger's, and another agent's session
     "NODE_INSPECT_RESUME_ON_START": "1",
+    "BUN_INSPECT": "ws://127.0.0.1:0/",
+    "BUN_OPTIONS": "--inspect-wait",
+    "AI_AGENT": "another@1",
+    "COPILOT_CLI": "1",
     "PYTHONSTARTUP": "/nowhere",
     "CLAUDECODE": "1",
     "CLAUDE_CODE_SESSION_ID": "00112233-4455-6677-8899-aabbccddeeff",

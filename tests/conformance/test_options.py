@@ -10,7 +10,8 @@ from tests.conformance.approvals import decide
 from tests.conformance.phone import Phone
 
 script, bridge, session = script_of("plain"), bridge_of(), session_of("plain")
-CHOICES = [("pg", "Postgres"), ("lite", "SQLite"), ("my", "SQLite"), ("none", "")]
+CHOICES = [("pg", "Postgres"), ("lite", "SQLite"), ("my", "SQLite"), ("none", ""), ("x", " ")]
+NAMES = ["Postgres", "SQLite (lite)", "SQLite (my)", "none", "x"]  # as a person is shown them
 SKIPS = [("no", "Skip"), ("never", "Skip for good")]
 Options = list[dict[str, str]]
 
@@ -39,12 +40,12 @@ def answer(phone: Phone, session: str, call: dict[str, Any], decision: str, **mo
 
 
 def test_a_question_whose_answers_are_options(phone: Phone, session: str) -> None:
-    """All are listed, equal names and empty ones too; none is taken unless it is named."""
+    """All are listed, told apart by their names; none is taken unless it is named."""
     offered = [*options(CHOICES, "allow_once"), *options(SKIPS, "reject_once")]
     offered += options([("all", "Always")], "allow_always")
     call = put(phone, session, offered)
     shown = [(one["id"], one["name"], one["kind"]) for one in call["options"]]
-    allow = [(id_, name or id_, "allow_once") for id_, name in CHOICES]
+    allow = [(id_, name, "allow_once") for (id_, _), name in zip(CHOICES, NAMES, strict=True)]
     assert shown == [*allow, *[(id_, name, "reject_once") for id_, name in SKIPS]]
     for decision, option in (
         ("approved", None),

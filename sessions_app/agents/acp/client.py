@@ -20,7 +20,7 @@ from sessions_app.agents.acp.permissions import Permissions
 from sessions_app.agents.acp.questions import Questions
 from sessions_app.agents.acp.tool_calls import ToolCalls
 from sessions_app.agents.driver import PendingApprovals
-from sessions_app.agents.usage import limit_of
+from sessions_app.agents.usage import finite, limit_of
 
 
 class AcpClient:
@@ -137,7 +137,7 @@ class AcpClient:
         used = Usage(
             context_tokens=update.used,
             context_window=update.size or None,
-            cost_usd=cost.amount if cost is not None and cost.currency == "USD" else None,
+            cost_usd=finite(cost.amount) if cost is not None and cost.currency == "USD" else None,
             limits=[limit] if limit is not None else None,
         )
         self._events.put(events.UsageChanged(used))

@@ -23,6 +23,7 @@ _PLAN_STATUSES, _PRIORITIES = get_args(schema.PlanEntryStatus), get_args(schema.
 _FIELD: TypeAdapter[Any] = TypeAdapter(
     get_args(get_args(schema.ElicitationSchema.model_fields["properties"].annotation)[0])[1]
 )
+_FORM: TypeAdapter[Any] = TypeAdapter(schema.CreateElicitationRequest)
 _LOCATION, _OPTION = TypeAdapter(schema.ToolCallLocation), TypeAdapter(schema.PermissionOption)
 
 
@@ -46,10 +47,7 @@ def fit_update(update: dict[str, Any]) -> None:
 
 def fit_form(params: dict[str, Any]) -> None:
     """Make a form fit, in place: an unknown field becomes one of no known kind."""
-    if params.get("mode") not in ("url", "form", None):
-        return
-    if params.get("mode") is None and "url" not in params:
-        params["mode"] = "form"
+    params.setdefault("mode", "url" if "url" in params else "form")
     if not isinstance(params.get("message"), str):
         params["message"] = ""
     if params["mode"] == "form":
@@ -61,6 +59,8 @@ def fit_form(params: dict[str, Any]) -> None:
         required = form.get("required")
         names = required if isinstance(required, list) else []
         form["required"] = [one for one in names if isinstance(one, str)]
+    if not _fits(_FORM, params):  # the library would fail, and answer nothing
+        params["mode"] = f"_{params['mode']}"
 
 
 def fit_request(params: dict[str, Any]) -> None:
@@ -77,6 +77,8 @@ def fit_request(params: dict[str, Any]) -> None:
 
 def fit_call(call: dict[str, Any]) -> None:
     """Make what is said of a tool call fit, in place."""
+    if not isinstance(id_ := call.get("toolCallId"), str):
+        call["toolCallId"] = "" if id_ is None else json.dumps(id_)
     if not isinstance(call.get("_meta"), dict | None):
         del call["_meta"]
     if call.get("status") in ("cancelled", "canceled"):

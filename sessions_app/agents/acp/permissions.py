@@ -115,10 +115,11 @@ def _follow_up(call: Call, params: Mapping[str, Any]) -> str:
 
 def _choices(options: Sequence[schema.PermissionOption]) -> Sequence[ApprovalOption]:
     """Return the options among which a person chooses; none where each kind has one."""
+    names = Counter((one.kind, one.name) for one in options)
     found = [
         ApprovalOption(
             id=one.option_id,
-            name=valid(one.name)[: limits.AGENT_OPTION_NAME_CHARS] or one.option_id,
+            name=_name(one, alone=names[one.kind, one.name] == 1),
             kind=cast(OptionKind, one.kind),
         )
         for one in options
@@ -126,6 +127,12 @@ def _choices(options: Sequence[schema.PermissionOption]) -> Sequence[ApprovalOpt
     ][: limits.AGENT_OPTIONS]
     counts = Counter(one.kind for one in found)
     return found if any(count > 1 for count in counts.values()) else ()
+
+
+def _name(option: schema.PermissionOption, *, alone: bool) -> str:
+    """Return an option's name, with its id where others have the same or it is empty."""
+    name = valid(option.name).strip()[: limits.AGENT_OPTION_NAME_CHARS]
+    return name if name and alone else f"{name} ({option.option_id})" if name else option.option_id
 
 
 def _choose(of_kind: dict[str, str], *kinds: str) -> schema.RequestPermissionResponse:

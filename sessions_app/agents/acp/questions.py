@@ -122,7 +122,7 @@ class Questions:
             record.over = True
             self._events.put(ToolSucceeded(record.call, text))
         values = (one.values(answers[one.question]) for one in fields if one.question in answers)
-        content = {name: value for each in values for name, value in each}
+        content = {name: value for each in values for name, value in each if name}
         return schema.AcceptElicitationResponse(action="accept", content=content)
 
     def _decline(self, call_id: str, message: str, mode: Any) -> Any:
@@ -155,7 +155,9 @@ def _fields_of(message: str, form: schema.ElicitationSchema) -> list[_Field]:
         found.append(one := _Field(name, given, name not in required))
         _take_choices(one)
     known = set[str]()
-    for one in found or [_Field("", None, optional=False)]:
+    if not found:  # it is to be agreed to, or not
+        found.append(_Field("", None, optional=False, choices={"OK": True}))
+    for one in found:
         lines = [message] if not known else []
         if len(found) > 1 or not message:
             lines.append(_label(one))

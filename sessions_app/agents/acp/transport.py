@@ -56,7 +56,8 @@ def _message(line: bytes) -> Message | None:
     if method == CLIENT_METHODS["session_update"]:
         params = found.get("params")
         update = params.get("update") if isinstance(params, dict) else None
-        if not isinstance(update, dict) or update.get("sessionUpdate") not in _UPDATES:
+        kind = update.get("sessionUpdate") if isinstance(update, dict) else None
+        if not isinstance(update, dict) or not isinstance(kind, str) or kind not in _UPDATES:
             return {}  # the library does not know this update, and would log a fault
         lenient.fit_update(update)
     asks = method == CLIENT_METHODS["session_request_permission"]

@@ -120,8 +120,9 @@ async def test_what_a_person_must_know_of_a_field(opened: Open, field: Any, word
 
 async def test_a_form_without_fields(opened: Open) -> None:
     """It is a question to be agreed to, or not."""
-    drive = await opened(Verdict("approved"))
+    drive = await opened(answered(**{"Choose.": "OK"}))
     said = await form(drive, {}, requestedSchema=None)
+    assert '"content": {}' in text(said)
     assert '"accept"' in text(said)
     assert only(ApprovalAsked, said).call.id == only(ToolSucceeded, said).call.id
 
