@@ -9,6 +9,7 @@ from bridge_project.composition import system_views
 from bridge_project.docs import pages
 from devices_app import views as devices
 from devices_app import web_client
+from devices_app.push.views import ReceiptView, SubscriptionView
 from files_app.views import ContentView, TreeView
 from hooks_app.views import BatchView, EventView, ReloadHooksView
 from sessions_app.views import SessionEventsView, SessionListView, SessionView
@@ -34,6 +35,8 @@ API = {
     "ws": system_views.WebSocketView,
     "files/tree": TreeView,
     "files/content": ContentView,
+    "push/receipt": ReceiptView,
+    "push/subscription": SubscriptionView,
     "admin/reload-hooks": ReloadHooksView,
     "schema": system_views.SchemaView,
     "asyncapi": system_views.AsyncApiView,

@@ -24,6 +24,7 @@ from bridge_project.kernel import limits
 from bridge_project.kernel.text import terminal_safe
 from devices_app import audit, pairing, qr
 from devices_app.models import AuditEntry, Device, Token
+from devices_app.push import subscriptions
 
 CONFIRMATION = "admin/devices_app/device/revoke_confirmation.html"
 PAIRING = "admin/devices_app/device/pair.html"
@@ -87,7 +88,7 @@ class DeviceAdmin(ModelAdmin):
     search_fields = ("name", "last_address")
     readonly_fields = (
         *("id", "state", "platform", "client_version", "last_seen_at", "last_address"),
-        *("created_at", "paired_at", "revoked_at"),
+        *("created_at", "paired_at", "revoked_at", "last_push"),
     )
     fields = ("name", *readonly_fields)
     inlines = (TokenInline,)
@@ -101,6 +102,10 @@ class DeviceAdmin(ModelAdmin):
     @display(description="state", label={"paired": "success", "waiting": "info"})
     def state(self, device: Device) -> str:
         return pairing.state(device)
+
+    @display(description="last push")
+    def last_push(self, device: Device) -> str:
+        return subscriptions.last_word(device)
 
     @display(description="action")
     def revoke(self, device: Device) -> str | SafeString:

@@ -57,6 +57,12 @@ class DeviceOrAdmin(_Scope):
     kinds = frozenset({"device", "admin"})
 
 
+class DeviceOnly(_Scope):
+    """Admit devices: ``/push/*``."""
+
+    kinds = frozenset({"device"})
+
+
 class AdminOnly(_Scope):
     """Admit the administrator: ``/admin/*`` of the API, and ``/metrics``."""
 

@@ -99,7 +99,8 @@ class Token(models.Model):
 class PushSubscription(models.Model):
     """Store where a device's pushes go (D56), and how far they have got.
 
-    It goes with the device, when it is revoked too, and when the push service knows it no more.
+    It goes with the device, when it is revoked too. When the push service knows it no more, it is
+    kept without being used: for the next address, and to say what happened.
     """
 
     class Detail(models.TextChoices):
@@ -121,9 +122,20 @@ class PushSubscription(models.Model):
     next_at = models.DateTimeField(null=True)
     tries = models.IntegerField(default=0, help_text="Failed tries since the last success.")
     problem = models.CharField(max_length=200, default="", help_text="Why the last one failed.")
+    dead_at = models.DateTimeField(null=True, help_text="The push service knows it no more.")
+    last_at = models.DateTimeField(null=True, help_text="The service's word on the last push.")
+    last_id = models.CharField(max_length=36, default="", help_text="Its notification_id.")
+    last_host = models.CharField(max_length=253, default="")
+    shown_at = models.DateTimeField(null=True, help_text="The device has shown it.")
 
     def __str__(self) -> str:
         return f"push to {self.device}"
+
+
+class DeadEndpoint(models.Model):
+    """Store addresses that a push service knows no more; they are not taken again."""
+
+    digest = models.CharField(max_length=64, unique=True, help_text="SHA-256, hexadecimal.")
 
 
 class AppendOnly(models.QuerySet["AuditEntry"]):

@@ -36,11 +36,7 @@ log = structlog.get_logger("bridge.push")
 
 END_SECONDS: Final = 5.0
 QUIET: Final = "An agent needs you"
-TEST: Final = Push(
-    [{"notification_type": "test", "title": "Test", "body": "Pushes of the bridge arrive here."}],
-    topic="test",
-    ttl=60,
-)
+TEST: Final = {"title": "Test", "body": "Pushes of the bridge arrive here."}
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,32 +121,49 @@ def _push(subscription: PushSubscription, row: LogRow) -> Push:
     return Push(contents, topic, "high" if kind == "approval_required" else "normal")
 
 
+def test() -> Push:
+    """Return a push that a person asks for, with an id by which its receipt is known."""
+    about = {"notification_type": "test", "notification_id": str(uuid.uuid4())}
+    return Push([about | TEST], topic="test", ttl=60)
+
+
 def claim(due: Due) -> bool:
     """Take a push for this process; False when another has taken or sent it."""
     seen = due.subscription
-    same = PushSubscription.objects.filter(pk=seen.pk, position=seen.position, next_at=seen.next_at)
+    as_seen = {"endpoint": seen.endpoint, "position": seen.position, "next_at": seen.next_at}
+    same = PushSubscription.objects.filter(pk=seen.pk, **as_seen)
     until = timezone.now() + timedelta(seconds=limits.PUSH_CLAIM_SECONDS)
-    return same.update(next_at=until) == 1
+    return same.update(next_at=until, **last(due.push)) == 1
+
+
+def last(push: Push) -> dict[str, Any]:
+    """Return what is stored of a push before it goes, for its receipt may be quick."""
+    return {"last_id": push.contents[0]["notification_id"], "last_at": None, "shown_at": None}
 
 
 def store_outcome(subscription: PushSubscription, outcome: Outcome, seq: int | None) -> None:
     """Store the outcome of a row's push; None: a test's, which is not tried again."""
     # the device may have subscribed elsewhere meanwhile
-    same = PushSubscription.objects.filter(pk=subscription.pk)
+    same = PushSubscription.objects.filter(pk=subscription.pk, endpoint=subscription.endpoint)
     problem = outcome.problem[:200]
+    same.update(
+        problem=problem,
+        last_at=timezone.now(),
+        last_host=endpoints.host_of(subscription.endpoint),
+    )
     if outcome.problem:
         log.warning("push_not_taken", device=subscription.device_id, problem=problem)
     if outcome.gone:
-        same.delete()
+        subscriptions.bury(subscription)
     elif seq is None:
-        same.update(problem=problem)
+        return
     elif outcome.again_in is None:
-        same.update(position=seq, next_at=None, tries=0, problem=problem)
+        same.update(position=seq, next_at=None, tries=0)
     else:
         tries = subscription.tries + 1
         seconds = max(outcome.again_in, limits.PUSH_RETRY_SECONDS * 2 ** min(tries - 1, 10))
         wait = timedelta(seconds=min(seconds, limits.PUSH_RETRY_MAX_SECONDS))
-        same.update(next_at=timezone.now() + wait, tries=tries, problem=problem)
+        same.update(next_at=timezone.now() + wait, tries=tries)
 
 
 async def _deliver(due: Due) -> None:

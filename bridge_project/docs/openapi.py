@@ -25,6 +25,7 @@ OWN_ERRORS: Final[dict[str, tuple[str, ...]]] = {
         "ORIGIN_NOT_ALLOWED",
         "STORAGE_UNAVAILABLE",
     ),
+    "push_subscription": ("PUSH_ENDPOINT_REFUSED", "PUSH_ENDPOINT_GONE"),
     "file_tree": FILE_CODES,
     "file_content": (*FILE_CODES, "FILE_TOO_LARGE"),
     "reload_hooks": ("HOOK_INVALID_PAYLOAD",),

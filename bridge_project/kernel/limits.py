@@ -68,6 +68,7 @@ RATES: Final[dict[str, str]] = {
     "hooks.batch": "10/m",
     "sessions": "30/m",
     "files": "60/m",
+    "push": "30/m",  # receipts and renewals
     "ws": "30/m",  # upgrades, for each address
     "pair": "30/m",  # the pairing page, for each address
     "admin": "10/m",

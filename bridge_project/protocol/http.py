@@ -10,6 +10,7 @@ from bridge_project.kernel import limits
 from bridge_project.protocol import types
 from bridge_project.protocol.base import Received, Sent
 from bridge_project.protocol.hooks import HookEventBody
+from bridge_project.protocol.push_messages import PushSubscription
 from bridge_project.protocol.resources import SessionState
 
 
@@ -49,6 +50,28 @@ class UserEvent(Received):
     type: Literal["user_message"]  # another one, say an interrupt, must not begin a turn
     content: types.Prompt
     metadata: dict[str, Any] | None = None
+
+
+class PushReceipt(Received):
+    """Describe the body of POST /push/receipt: the push that was shown."""
+
+    notification_id: str = Field(max_length=limits.CLIENT_MESSAGE_ID_MAX_CHARS)
+
+
+class PushReceived(Sent):
+    """Answer a receipt; ``recorded`` false: it was not the device's last push."""
+
+    recorded: bool
+
+
+class PushRenewal(Received):
+    """Describe the body of POST /push/subscription."""
+
+    subscription: PushSubscription
+
+
+class PushRenewed(Sent):
+    subscribed: bool
 
 
 class UserEventAccepted(Sent):

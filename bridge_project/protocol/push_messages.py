@@ -2,13 +2,13 @@
 
 import re
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
 
 from bridge_project.kernel import limits
-from bridge_project.protocol.base import ClientPayload, Received, ServerPayload
-from bridge_project.protocol.types import PushDetail
+from bridge_project.protocol.base import ClientPayload, Received, Sent, ServerPayload
+from bridge_project.protocol.types import PushDetail, Timestamp
 
 
 def _check_key(size: int, value: str) -> str:
@@ -17,11 +17,16 @@ def _check_key(size: int, value: str) -> str:
     return value.rstrip("=")
 
 
+def _form(size: int) -> Any:
+    pattern = f"^[A-Za-z0-9_-]{{{-(-size * 4 // 3)}}}={{0,2}}$"
+    return Field(json_schema_extra={"pattern": pattern})
+
+
 class PushKeys(Received):
     """Hold a browser's keys: ``p256dh``, its public key; ``auth``, its secret."""
 
-    p256dh: Annotated[str, AfterValidator(partial(_check_key, 65))]
-    auth: Annotated[str, AfterValidator(partial(_check_key, 16))]
+    p256dh: Annotated[str, _form(65), AfterValidator(partial(_check_key, 65))]
+    auth: Annotated[str, _form(16), AfterValidator(partial(_check_key, 16))]
 
 
 class PushSubscription(Received):
@@ -60,10 +65,24 @@ class PushTest(_PushRequest):
     type = "push_test"
 
 
+class LastPush(Sent):
+    """Say what became of a device's last push.
+
+    ``at``: when the ``service`` accepted it, or failed (``problem``: how; else absent).
+    ``shown_at``: when the device's own service worker has shown it.
+    """
+
+    service: str
+    at: Timestamp
+    problem: str | None = None
+    shown_at: Timestamp | None = None
+
+
 class PushState(ServerPayload):
     """Describe the device's subscription; ``detail`` is null without one.
 
     ``problem``: why the push service refused the last push, in words; absent if it did not.
+    ``last``: what became of that push (D74).
     """
 
     type = "push_state"
@@ -71,3 +90,4 @@ class PushState(ServerPayload):
     subscribed: bool
     detail: PushDetail | None = None
     problem: str | None = None
+    last: LastPush | None = None

@@ -330,7 +330,7 @@ function begin() {
   addEventListener("beforeinstallprompt", keepOffer);
   addEventListener("appinstalled", () => (app.offer = null));
   // A push was tapped while this tab was open: sw.js.
-  navigator.serviceWorker?.addEventListener("message", ({ data }) => goTo(data.open));
+  navigator.serviceWorker?.addEventListener("message", ({ data }) => data.open && goTo(data.open));
   WIDE.addEventListener("change", () => {
     if (root.dataset.screen === "home") shown.path = ""; // it stands elsewhere now
     show();

@@ -81,8 +81,56 @@ async function open(path) {
   return tab.focus();
 }
 
+/** @template T @param {IDBRequest<T>} request @returns {Promise<T>} */
+const done = (request) =>
+  new Promise((resolve, reject) => {
+    request.onsuccess = () => resolve(request.result);
+    request.onerror = () => reject(request.error);
+  });
+
+// What net/db.js keeps under a name. The database is not made here: its layout is not known here.
+/** @param {string} name */
+async function kept(name) {
+  const request = indexedDB.open("bridge");
+  request.onupgradeneeded = () => request.transaction?.abort();
+  const db = await done(request);
+  try {
+    return await done(db.transaction("kept").objectStore("kept").get(name));
+  } finally {
+    db.close();
+  }
+}
+
+/** @param {string} path @param {Free} body */
+async function tell(path, body) {
+  const token = (await kept("identity"))?.tokens.at(-1);
+  const headers = { Authorization: `Bearer ${token}`, "Content-Type": "application/json" };
+  return fetch(`/api/v1/push/${path}`, { method: "POST", headers, body: JSON.stringify(body) });
+}
+
+/** @param {Free} said */
+async function showAndTell(said) {
+  await show(said);
+  // The bridge is told as far as it can be reached; that it was shown does not hang on it.
+  if (said.notification_id) await tell("receipt", { notification_id: said.notification_id });
+  for (const page of await worker.clients.matchAll()) page.postMessage("shown");
+}
+
+/** @param {any} event */
+async function renew({ newSubscription, oldSubscription }) {
+  const { pushManager } = worker.registration;
+  const key = oldSubscription?.options.applicationServerKey ?? (await kept("push-key"));
+  const options = { userVisibleOnly: true, applicationServerKey: key };
+  const subscription = newSubscription ?? (await pushManager.subscribe(options));
+  await tell("subscription", { subscription: subscription.toJSON() });
+}
+
 worker.addEventListener("push", (/** @type {any} */ event) =>
-  event.waitUntil(show(read(event.data))),
+  event.waitUntil(showAndTell(read(event.data)).catch(() => {})),
+);
+// What fails here the page does when it is opened.
+worker.addEventListener("pushsubscriptionchange", (/** @type {any} */ event) =>
+  event.waitUntil(renew(event).catch(() => {})),
 );
 worker.addEventListener("notificationclick", (/** @type {any} */ event) => {
   event.notification.close();

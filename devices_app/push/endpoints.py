@@ -10,8 +10,14 @@ from bridge_project.kernel.config import conf
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.network.transport import IPAddress, parse_address
 
+_COMPANIES: Final = {
+    "fcm.googleapis.com": "Google",
+    ".push.apple.com": "Apple",
+    ".push.services.mozilla.com": "Mozilla",
+    ".notify.windows.com": "Microsoft",
+}
 SERVICES: Final = ("fcm.googleapis.com",)
-DOMAINS: Final = (".push.apple.com", ".push.services.mozilla.com", ".notify.windows.com")
+DOMAINS: Final = tuple(end for end in _COMPANIES if end.startswith("."))
 _NAME: Final = re.compile(r"[a-z0-9-]{1,63}(\.[a-z0-9-]{1,63}){0,9}")
 _PRINTED: Final = re.compile(r"[!-\[\]-~]+")  # ASCII without space and backslash
 _NAT64: Final = ipaddress.ip_network("64:ff9b::/96")
@@ -19,6 +25,11 @@ _NAT64: Final = ipaddress.ip_network("64:ff9b::/96")
 
 def host_of(endpoint: str) -> str:
     return urlsplit(endpoint).hostname or ""
+
+
+def service_of(host: str) -> str:
+    """Return whose push service it is, as people call it."""
+    return next((name for end, name in _COMPANIES.items() if host.endswith(end)), host)
 
 
 def check(endpoint: str) -> SplitResult:

@@ -5,10 +5,9 @@ from contextlib import suppress
 from typing import Any
 
 from bridge_project.kernel import limits, threads
-from bridge_project.kernel.config import conf
-from bridge_project.kernel.errors import BridgeError
 from bridge_project.protocol import push_messages as p
 from bridge_project.protocol.parse import ClientMessage
+from bridge_project.protocol.types import now_text
 from devices_app.models import Device, PushSubscription
 from devices_app.push import endpoints, sending, subscriptions
 from sessions_app import push
@@ -19,9 +18,7 @@ from sessions_app.socket.dispatch import invalid_message
 
 async def push_subscribe(connection: ClientConnection, message: ClientMessage) -> p.PushState:
     payload: p.PushSubscribe = message.payload
-    _check_allowed()
-    endpoint, keys = payload.subscription.endpoint, payload.subscription.keys
-    parts = endpoints.check(endpoint)
+    parts = endpoints.check(payload.subscription.endpoint)
     with suppress(OSError):  # a bridge without a network looks again when it sends
         async with asyncio.timeout(limits.PUSH_TEST_SECONDS):
             await threads.push_requests.run(endpoints.resolve, parts)
@@ -29,7 +26,7 @@ async def push_subscribe(connection: ClientConnection, message: ClientMessage) -
     try:
         subscription = await threads.writers.run(
             subscriptions.subscribe,
-            *(connection.paired, endpoint, keys.p256dh, keys.auth, payload.detail, position),
+            *(connection.paired, payload.subscription, payload.detail, position),
         )
     except ValueError:
         field, rule = "subscription.keys.p256dh", "point of the curve P-256"
@@ -43,22 +40,20 @@ async def push_unsubscribe(connection: ClientConnection, message: ClientMessage)
 
 
 async def push_test(connection: ClientConnection, message: ClientMessage) -> p.PushState:
-    _check_allowed()
+    subscriptions.check_allowed()
     found = await threads.readers.run(_subscription, connection.paired)
-    if found is None:
-        return _state(None)
+    if found is None or found.dead_at:
+        return _state(found)
+    test = push.test()
+    same = PushSubscription.objects.filter(pk=found.pk)
+    await threads.writers.run(same.update, **push.last(test))
     try:
         async with asyncio.timeout(limits.PUSH_TEST_SECONDS):
-            outcome = await threads.push_requests.run(sending.send, found, push.TEST)
+            outcome = await threads.push_requests.run(sending.send, found, test)
     except TimeoutError:
         outcome = sending.Outcome(f"No answer in {limits.PUSH_TEST_SECONDS:g} s.")
     await threads.writers.run(push.store_outcome, found, outcome, None)
     return _state(await threads.readers.run(_subscription, connection.paired))
-
-
-def _check_allowed() -> None:
-    if conf.bridge_push == "off":
-        raise BridgeError("PUSH_ENDPOINT_REFUSED", "Push is switched off: BRIDGE_PUSH is off.")
 
 
 def _subscription(device: Device) -> PushSubscription | None:
@@ -68,5 +63,18 @@ def _subscription(device: Device) -> PushSubscription | None:
 def _state(found: PushSubscription | None) -> p.PushState:
     if found is None:
         return p.PushState(subscribed=False)
-    detail: Any = found.detail
-    return p.PushState(subscribed=True, detail=detail, problem=found.problem or None)
+    about: Any = {"subscribed": True, "detail": found.detail, "problem": found.problem or None}
+    if found.dead_at:
+        about = {"subscribed": False}
+    return p.PushState(**about, last=_last(found))
+
+
+def _last(found: PushSubscription) -> p.LastPush | None:
+    if found.last_at is None:
+        return None
+    return p.LastPush(
+        service=endpoints.service_of(found.last_host),
+        at=now_text(found.last_at),
+        problem=found.problem or None,
+        shown_at=now_text(found.shown_at) if found.shown_at else None,
+    )

@@ -224,7 +224,8 @@ def test_a_subscription_that_the_service_knows_no_more(
         browser.wait()
         phone.ready()
         wait_until(lambda: not pushed(phone)["subscribed"])
-        assert pushed(phone) == {"subscribed": False, "detail": None}
+        assert pushed(phone).keys() == {"subscribed", "detail", "last"}
+        assert str(code) in pushed(phone)["last"]["problem"]
 
 
 def test_a_service_that_asks_to_wait(bridge: Bridge, browser: Browser, phone: Phone) -> None:

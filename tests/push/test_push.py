@@ -2,16 +2,17 @@
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.conformance.bridge import Bridge
-from tests.conformance.https import parse_time
+from tests.conformance.https import Response, assert_error, assert_now, parse_time
 from tests.conformance.phone import Phone
 from tests.conformance.samples import hook, new_session
 from tests.faults.quick import QuickBridge
 from tests.push.conftest import PROOF_SECONDS, ask, finish, subscribe
-from tests.push.service import Browser, PushService, check_sender
+from tests.push.service import HOST, Browser, PushService, check_sender, status
 from tests.servers import Postgres, Redis, wait_until
 
 
@@ -154,12 +155,81 @@ def test_none_after_unsubscribing_and_none_twice(
 @pytest.mark.spec("ws.push_test")
 def test_a_test_says_what_became_of_it(bridge: Bridge, browser: Browser, phone: Phone) -> None:
     subscribe(phone, browser)
-    state = phone.request("push_test", {})
-    assert state["payload"] == {"subscribed": True, "detail": "quiet"}
+    state = phone.request("push_test", {})["payload"]
+    assert state.keys() == {"subscribed", "detail", "last"} and state["subscribed"] is True
+    assert state["last"].keys() == {"service", "at"} and state["last"]["service"] == HOST
+    assert_now(state["last"]["at"])
     (said,) = browser.read()
     assert (said["notification_type"], said["title"]) == ("test", "Test")
     counted = 'bridge_pushes_total{outcome="taken"}'
     wait_until(lambda: counted in bridge.get("/metrics", bridge.admin_token).body.decode())
+
+
+@pytest.mark.spec("http.push.receipt")
+def test_a_receipt_says_that_it_was_shown(
+    bridge: Bridge, service: PushService, browser: Browser, phone: Phone
+) -> None:
+    """D74: of the last push, once, by the device that it was for; the admin site says it too."""
+    subscribe(phone, browser)
+    phone.close()
+    finish(bridge)
+    (said,) = browser.wait()
+    shown = {"notification_id": said["notification_id"]}
+    with bridge.phones(1) as (other,):
+        subscribe(other, service.browser())
+        assert receipt(bridge, other.token, shown).json() == {"recorded": False}
+    assert receipt(bridge, phone.token, {"notification_id": "x"}).json() == {"recorded": False}
+    assert receipt(bridge, phone.token, shown).json() == {"recorded": True}
+    assert receipt(bridge, phone.token, shown).json() == {"recorded": False}
+    assert_error(receipt(bridge, phone.token, {}), 400, "VALIDATION_ERROR")
+    assert_error(receipt(bridge, bridge.admin_token, shown), 403, "AUTH_INSUFFICIENT_SCOPE")
+    phone.ready()
+    last = subscribe(phone, browser)["payload"]["last"]
+    assert_now(last["shown_at"])
+
+
+def receipt(bridge: Bridge, token: str, body: Any) -> Response:
+    return bridge.https().post("/api/v1/push/receipt", token=token, json_body=body)
+
+
+@pytest.mark.spec("http.push.subscription")
+def test_a_dead_address_is_never_taken_again(
+    bridge: Bridge, service: PushService, phone: Phone
+) -> None:
+    """D74: the service worker renews it; then what was lost meanwhile is pushed, and nobody else's
+    address or one of a device that wants none is taken so.
+    """
+    dead, theirs, fresh = service.browser(), service.browser(), service.browser()
+    subscribe(phone, dead)
+    phone.close()
+    dead.answer(status(410))
+    session_id = ask(bridge)
+    dead.wait()
+    wait_until(lambda: renew(bridge, phone.token, dead.subscription).status == 410)
+    assert_error(renew(bridge, phone.token, dead.subscription), 410, "PUSH_ENDPOINT_GONE")
+    with bridge.phones(1) as (other,):
+        assert_error(renew(bridge, other.token, fresh.subscription), 403, "PUSH_ENDPOINT_REFUSED")
+        refused = other.request("push_subscribe", {"subscription": dead.subscription})
+        assert refused["payload"]["code"] == "PUSH_ENDPOINT_GONE"
+        subscribe(other, theirs)
+        stolen = theirs.subscription | {"keys": fresh.subscription["keys"]}
+        answer = bridge.https().post(
+            "/api/v1/push/subscription", token=phone.token, json_body={"subscription": stolen}
+        )
+        assert_error(answer, 403, "PUSH_ENDPOINT_REFUSED")
+        wrong = {"subscription": fresh.subscription | {"endpoint": "https://example.com/x"}}
+        answer = bridge.https().post(
+            "/api/v1/push/subscription", token=phone.token, json_body=wrong
+        )
+        assert_error(answer, 403, "PUSH_ENDPOINT_REFUSED")
+    assert renew(bridge, phone.token, fresh.subscription).json() == {"subscribed": True}
+    (said,) = fresh.wait()
+    assert said["session_id"] == session_id
+
+
+def renew(bridge: Bridge, token: str, subscription: dict[str, Any]) -> Response:
+    body = {"subscription": subscription}
+    return bridge.https().post("/api/v1/push/subscription", token=token, json_body=body)
 
 
 def test_a_subscription_outlives_restarts(

@@ -1,7 +1,8 @@
 // A push service of the browser's own, with the subscription that is given.
 
 let subscription = null;
-const given = %s;
+const [first, second] = %s;
+let given = first;
 PushManager.prototype.getSubscription = () =>
   new Promise((done) => setTimeout(() => done(subscription), 500)); // some browsers take long
 PushManager.prototype.subscribe = async ({ userVisibleOnly, applicationServerKey }) => {
@@ -11,6 +12,6 @@ PushManager.prototype.subscribe = async ({ userVisibleOnly, applicationServerKey
   return (subscription = {
     options: { applicationServerKey: key },
     toJSON: () => given,
-    unsubscribe: async () => Boolean((subscription = null) ?? true),
+    unsubscribe: async () => Boolean((given = second) && ((subscription = null) ?? true)),
   });
 };

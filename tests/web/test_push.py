@@ -16,7 +16,8 @@ import pytest
 from tests.conformance.bridge import Bridge
 from tests.faults.quick import QuickBridge
 from tests.push.conftest import ask, finish, service
-from tests.push.service import Browser, PushService
+from tests.push.service import Browser, PushService, status
+from tests.servers import wait_until
 from tests.short import short
 from tests.web.browser import Page, debug
 from tests.web.conftest import ROOM, MakePage
@@ -46,10 +47,10 @@ def bridge(tmp_path_factory: pytest.TempPathFactory, service: PushService) -> It
 class Phone:
     """A page, the browser's subscription, and what is pushed to it."""
 
-    def __init__(self, page: Page, browser: Browser) -> None:
-        self.page, self.browser = page, browser
+    def __init__(self, page: Page, browser: Browser, next_one: Browser) -> None:
+        self.page, self.browser, self.next_one = page, browser, next_one
         page.cdp("Browser.grantPermissions", origin=page.base, permissions=["notifications"])
-        page.before_load(SUBSCRIPTION % json.dumps(browser.subscription))
+        page.before_load(SUBSCRIPTION % json.dumps([browser.subscription, next_one.subscription]))
         page.pair()
 
     def switch_on(self) -> Phone:
@@ -83,7 +84,7 @@ class Phone:
 
 @pytest.fixture
 def phone(make_page: MakePage, bridge: Bridge, service: PushService) -> Phone:
-    return Phone(make_page(bridge), service.browser())
+    return Phone(make_page(bridge), service.browser(), service.browser())
 
 
 def test_settings(phone: Phone, axe: str) -> None:
@@ -104,6 +105,51 @@ def test_settings(phone: Phone, axe: str) -> None:
     page.wait("document.querySelector('label.choice input')?.checked")
     page.tap("button", "Switch push off")
     page.find("button", "Switch push on")
+
+
+def test_what_became_of_the_last_push(phone: Phone, axe: str) -> None:
+    """D74: the service's word, then the service worker's own receipt; on the admin site too."""
+    page = phone.switch_on().page
+    page.tap("button", "Send a test")
+    page.wait_text("The last push was accepted by localhost")
+    (said,) = phone.browser.wait()
+    phone.deliver(said)
+    page.wait_text(", shown ")
+    check(page, axe)
+
+
+def test_a_subscription_that_died_is_made_anew(phone: Phone, bridge: Bridge) -> None:
+    """D74: by the page when it is opened, for the bridge does not take the dead one again."""
+    page = phone.switch_on().page
+    phone.browser.answer(status(410))
+    page.tap("button", "Send a test")
+    page.wait_text("It is subscribed anew: try once more.")
+    page.wait_text("The last push failed at ")
+    page.tap("button", "Send a test")
+    page.wait_text("Sent. It is shown here")
+    assert [one["title"] for one in phone.next_one.wait()] == ["Test"]
+
+
+def test_the_service_worker_renews_a_subscription(phone: Phone) -> None:
+    """D74: while the page is closed, with the device's token."""
+    page = phone.switch_on().page
+    page.driver.get(f"{page.base}/docs")
+    change = (
+        "self.dispatchEvent(Object.assign(new ExtendableEvent('pushsubscriptionchange'), "
+        f"{{newSubscription: {{toJSON: () => ({json.dumps(phone.next_one.subscription)})}}}}))"
+    )
+    with debug(page, "page") as debugger:
+        debugger.tell("ServiceWorker.enable")
+        debugger.ask("ServiceWorker.startWorker", scopeURL=f"{page.base}/app/")
+    with debug(page, "service_worker") as debugger:
+        debugger.ask("Runtime.evaluate", expression=change)
+
+    def renewed() -> bool:
+        page.open("settings").tap("button", "Send a test")
+        page.wait_text("Sent. It is shown here")
+        return bool(phone.next_one.requests)
+
+    wait_until(renewed)
 
 
 def test_a_page_that_nobody_looks_at_is_sent_one(phone: Phone, bridge: Bridge) -> None:

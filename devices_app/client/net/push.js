@@ -59,8 +59,27 @@ export async function switchOff(model) {
  */
 export async function tryPush(model) {
   const { subscribed, problem } = await model.call("ask", "push_test", {});
-  if (!subscribed) return "This browser is no longer subscribed: switch push off and on again.";
+  if (!subscribed) {
+    await renewPush(model);
+    return "The push service had dropped this browser. It is subscribed anew: try once more.";
+  }
   return problem ? `It was not sent: ${problem}` : "Sent. It is shown here in a few seconds.";
+}
+
+/**
+ * Renew the subscription, if a push is wanted; returns in words what became of the last push.
+ *
+ * @param {Model} model
+ */
+export async function renewPush(model) {
+  const detail = await wanted(model);
+  if (!detail || whyNot(model.connection)) return "";
+  const { last } = await tell(model, detail);
+  if (!last) return "";
+  const at = time(last.at);
+  if (last.problem) return `The last push failed at ${at}: ${last.problem}`;
+  const shown = last.shown_at ? `, shown ${time(last.shown_at)}` : "";
+  return `The last push was accepted by ${last.service} ${at}${shown}.`;
 }
 
 /**
@@ -69,11 +88,7 @@ export async function tryPush(model) {
  * @param {Model} model
  */
 export function keepPush(model) {
-  const mend = async () => {
-    const detail = await wanted(model);
-    if (!detail || whyNot(model.connection)) return;
-    await tell(model, detail).catch(() => {}); // a test in Settings says why
-  };
+  const mend = () => renewPush(model).catch(() => {}); // a test in Settings says why
   model.follow(({ connection }) => connection?.phase === "ready" && mend());
   document.addEventListener("visibilitychange", clear);
   return Promise.all([mend(), clear()]);
@@ -85,8 +100,9 @@ async function clear() {
   for (const shown of (await (await ownRegistration())?.getNotifications()) ?? []) shown.close();
 }
 
-/** @param {Model} model @param {Detail} detail */
-async function tell(model, detail) {
+// Subscribe, and tell the bridge; a subscription that it knows to be dead is made anew, once.
+/** @param {Model} model @param {Detail} detail @returns {Promise<Wire.Payloads["push_state"]>} */
+async function tell(model, detail, again = true) {
   const { pushManager } = /** @type {ServiceWorkerRegistration} */ (await ownRegistration());
   const key = model.connection.acked?.push?.public_key ?? "";
   const options = { userVisibleOnly: true, applicationServerKey: key };
@@ -101,8 +117,17 @@ async function tell(model, detail) {
     const late = new Promise((_, reject) => setTimeout(reject, SUBSCRIBE_MS, error));
     subscription = await Promise.race([pushManager.subscribe(options), late]);
   }
-  return model.call("ask", "push_subscribe", { subscription: subscription?.toJSON(), detail });
+  await model.db.set("push-key", key); // for the service worker
+  const given = { subscription: subscription?.toJSON(), detail };
+  return model.call("ask", "push_subscribe", given).catch(async (error) => {
+    if (error.code !== "PUSH_ENDPOINT_GONE" || !again) throw error;
+    await subscription?.unsubscribe();
+    return tell(model, detail, false);
+  });
 }
+
+/** @param {string} at */
+const time = (at) => new Date(at).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
 
 /** @param {ArrayBuffer | null} key */
 const textOf = (key) =>

@@ -110,6 +110,13 @@ declare namespace Wire {
     token_permissions: boolean;
   }
 
+  interface LastPush {
+    service: string;
+    at: string;
+    problem?: string;
+    shown_at?: string;
+  }
+
   interface PushKeys {
     p256dh: string;
     auth: string;
@@ -494,6 +501,7 @@ declare namespace Wire {
       subscribed: boolean;
       detail: "quiet" | "full" | null;
       problem?: string;
+      last?: LastPush;
     };
     session_started: {
       session_id: string;

@@ -1,6 +1,6 @@
 // Show this device's settings.
 
-import { switchOff, switchOn, tryPush, wanted, whyNot } from "../net/push.js";
+import { renewPush, switchOff, switchOn, tryPush, wanted, whyNot } from "../net/push.js";
 import { isIOS } from "../net/requests.js";
 import { dropClient, served } from "../net/served.js";
 import { button, factsOf, field, fill, form, h, row, screen, setText } from "../parts/dom.js";
@@ -153,6 +153,8 @@ const PUSH =
 function pushSection(model) {
   const why = h("p.meta", {});
   const said = h("p.status", { role: "alert" });
+  const word = h("p.meta", { role: "status" });
+  let asked = false; // what became of the last push
   /** @type {Detail | null} */
   let detail = null;
   let last = Promise.resolve();
@@ -167,6 +169,7 @@ function pushSection(model) {
       setText(said, error.message);
     }
     detail = await wanted(model);
+    asked = false;
     paint();
   };
   const full = h("input", { type: "checkbox" });
@@ -188,13 +191,25 @@ function pushSection(model) {
     setText(toggle, detail ? "Switch push off" : "Switch push on");
     controls.hidden = Boolean(reason);
     test.hidden = !detail;
+    if (!asked && detail && !reason) look();
+    if (!detail) setText(word, "");
   };
+  const look = () => {
+    asked = true;
+    renewPush(model).then(
+      (text) => setText(word, text),
+      (/** @type {any} */ error) => setText(word, error.message),
+    );
+  };
+  navigator.serviceWorker?.addEventListener("message", ({ data }) => {
+    if (data === "shown" && word.isConnected) look();
+  });
   last = wanted(model).then((level) => {
     detail = level;
     full.checked = level === "full";
     paint();
   });
-  return { node: h("div.form", {}, h("p.meta", {}, PUSH), why, controls, said), paint };
+  return { node: h("div.form", {}, h("p.meta", {}, PUSH), why, controls, word, said), paint };
 }
 
 /** @param {Model} model */
