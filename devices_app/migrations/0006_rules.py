@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('devices_app', '0004_results_answered'),
+        ('devices_app', '0005_push_receipts'),
     ]
 
     operations = [
