@@ -18,7 +18,8 @@ from bridge_project.kernel.threads import terminals
 from bridge_project.protocol.catalogue import encode
 from hooks_app.producer.server_forwarder import spool
 from hooks_app.producer.spool import spool_status
-from sessions_app import notifications
+from sessions_app import away, notifications
+from sessions_app.approvals import waiting_hooks
 from sessions_app.log.outbox import outbox
 from sessions_app.models import Session
 from sessions_app.observed import processes
@@ -44,6 +45,8 @@ async def follow() -> None:
             await terminals.run(_follow_turns)
             if time.monotonic() - looked_at >= limits.PROCESS_CHECK_SECONDS:
                 looked_at = time.monotonic()
+                await terminals.run(waiting_hooks.settle_orphans)
+                await terminals.run(away.follow)
                 gone = await terminals.run(_close_gone, gone)
         except STORAGE_ERRORS:
             continue  # polling reports it

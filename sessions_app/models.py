@@ -212,6 +212,13 @@ class ToolCall(models.Model):
         AGENT = "agent"
         BRIDGE = "bridge"
 
+    class Outcome(models.TextChoices):
+        """List who won, a device or the desk, as far as it can be known (D66)."""
+
+        TAKEN = "taken"
+        DESK_FIRST = "desk_first"
+        NOT_CONFIRMED = "not_confirmed"
+
     class Source(models.TextChoices):
         HOOKS = "hooks"
         AGENT_SDK = "agent_sdk"
@@ -245,6 +252,12 @@ class ToolCall(models.Model):
     forwarded = models.BooleanField(default=False)
     # What the rule for just this call would be known by (D68); empty: none is offered.
     exact = models.CharField(max_length=64, default="", db_default="")
+    # The nonce of the hook that waits for the answer now, and the process that holds it; the
+    # process stays until it is known what came of the decision (D66).
+    hook = models.CharField(max_length=32, default="")
+    holder = models.UUIDField(null=True)
+    # What came of a decision by a device that such a hook took, or came too late for.
+    outcome = models.CharField(max_length=13, choices=Outcome.choices, default="")
     # The tool has run, or never will; until then the call is open.
     finished_at = models.DateTimeField(null=True)
     # The approval_required: every connecting device gets it while it is pending (D28).
@@ -270,6 +283,11 @@ class ToolCall(models.Model):
                 condition=models.Q(decision="pending"),
             ),
             models.Index(fields=["created_at"], name="tool_calls_by_age"),
+            models.Index(
+                fields=["holder"],
+                name="waiting_hooks",
+                condition=models.Q(holder__isnull=False),
+            ),
         ]
 
     def __str__(self) -> str:
@@ -299,6 +317,14 @@ class Command(models.Model):
             models.Index(fields=["session"], name="commands_by_session"),
             models.Index(fields=["created_at"], name="commands_by_age"),
         ]
+
+
+class Presence(models.Model):
+    """Store whether the owner is away (D66), in one row, with id 1."""
+
+    away = models.BooleanField(default=False)
+    device_name = models.CharField(max_length=80, default="", help_text="Which said so, if any.")
+    since = models.DateTimeField(default=timezone.now)
 
 
 class Process(models.Model):

@@ -18,6 +18,12 @@ from sessions_app.session_view import doing_of
 BODY_CHARS = 500
 CHANGES_CHARS = 65_536  # of parameters that a call was approved with
 NOTED = "Recorded. The agent still waits for an answer at the machine."
+SENT = "Given to the agent, which asks at the machine too."
+OUTCOMES = {  # what came of it (D66)
+    "taken": "The agent has taken it.",
+    "desk_first": "Somebody at the machine had answered before.",
+    "not_confirmed": "The agent was told; nothing shows whether the machine had answered before.",
+}
 
 
 def make(
@@ -90,6 +96,8 @@ def approval_required(session: Session, call: ToolCall) -> Notification:
     asks = "asks you" if call.tool == QUESTION else "needs approval"
     by_hooks = call.source == ToolCall.Source.HOOKS
     title = f"{asker} asks at the machine" if by_hooks else f"{asker} {asks}"
+    if call.hook:
+        title += " and here"
     if whose := Agent(call.agent_id, call.agent_type).words():
         title = f"{title} ({whose})"
     data = {"risk_level": call.risk_level, "screen": "approval"}
@@ -114,10 +122,13 @@ def approval_decided(session: Session, call: ToolCall) -> Notification:
     if isinstance(given, dict) and (answers := ", ".join(map(str, given.values())).strip()):
         body = f"{body.rstrip('.')}: {answers}"
     if call.decided_by == ToolCall.DecidedBy.DEVICE and session.kind == Session.Kind.OBSERVED:
-        title, body = f"{title}{_where(call)}", NOTED
+        body = SENT if call.hook else OUTCOMES.get(call.outcome, NOTED)
+        title = f"{title}{_where(call)}"
     data: dict[str, Any] = {"decision": call.decision, "decided_by": call.decided_by}
     if call.decided_by == ToolCall.DecidedBy.DEVICE:
-        data["forwarded"] = call.forwarded
+        data |= {"outcome": call.outcome}
+        if not call.hook:  # else nobody knows yet
+            data["forwarded"] = call.forwarded
     if call.decided_by == ToolCall.DecidedBy.AGENT and call.decision == ToolCall.Decision.REJECTED:
         title = f"{name} has no result"
         body, data["result"] = f"{title}: {_unknown(call)}.", "none"

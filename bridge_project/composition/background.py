@@ -15,6 +15,7 @@ from hooks_app import terminals
 from hooks_app.producer import server_forwarder
 from sessions_app import polling, push
 from sessions_app.agents.supervisor import supervisor
+from sessions_app.approvals import waiting_hooks
 
 log = structlog.get_logger(__name__)
 
@@ -28,6 +29,7 @@ WORKS: Final[dict[str, Callable[[], AbstractAsyncContextManager[None]]]] = {
     "agents": supervisor.run_agents,
     "git": request_limiter.allow_git,
     "forwarder": server_forwarder.forward_spool,
+    "answers": partial(background_task, waiting_hooks.follow),
     "terminals": partial(background_task, terminals.follow),
     "address": partial(background_task, monitors.follow_address),
     "data files": monitors.guard_data_files,

@@ -20,6 +20,7 @@ HANDLERS: Final[Mapping[type[ClientPayload], Handler]] = {
     c.AcknowledgeWarning: connection.acknowledge_warning,
     c.HeartbeatPing: connection.heartbeat_ping,
     c.NotificationAck: connection.notification_ack,
+    c.PresenceSet: connection.presence_set,
     c.SessionStart: session.session_start,
     c.SessionEnd: session.session_end,
     c.SessionInterrupt: session.session_interrupt,

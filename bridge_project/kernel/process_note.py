@@ -2,7 +2,9 @@
 
 The note is `#1 PID WHO DIRECTORY`, the boot id, and two lines of /proc: of process 1 and of the
 agent. WHO says how the agent was found: it named itself (`agent`), or the hook is its child
-(`parent`), which may be a wrapper that ends with the hook. DIRECTORY is where its settings are.
+(`parent`), which may be a wrapper that ends with the hook. `:beside:NONCE` or `:away:NONCE` after
+it: the hook waits for an answer, beside a dialog or because the owner is away (D66). DIRECTORY is
+where its settings are.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from typing import NamedTuple
 NOTE_MARK = "#1 "
 # a process may have any 15 bytes between the parentheses; its start is the 22nd field
 _STAT = re.compile(rb"(\d+) \(.{0,64}?\) [A-Za-z](?: -?\d+){18} (\d+)(?: -?\d+)*\n", re.DOTALL)
-_FIRST = re.compile(rb"#1 (\d{1,10}) (agent|parent) ([^\n]*)\n")
+_FIRST = re.compile(rb"#1 (\d{1,10}) (agent|parent)(?::(beside|away):(\w{8,32}))? ([^\n]*)\n")
 _BOOT = re.compile(rb"([0-9a-f-]{36})\n")
 
 
@@ -23,7 +25,8 @@ class ProcessNote(NamedTuple):
     ``start``: ticks since the boot, None where the system does not tell; ``boot``: the boot's id,
     ``space``: the start of the namespace's first process, which tells pid namespaces apart; "" and
     None likewise. ``certain``: the agent has named it itself. ``home``: the directory of the
-    agent's settings.
+    agent's settings. ``nonce``: of the hook that waits for an answer, "" when none does;
+    ``beside``: beside a dialog (D66).
     """
 
     pid: int
@@ -32,6 +35,8 @@ class ProcessNote(NamedTuple):
     space: int | None
     certain: bool
     home: str
+    nonce: str = ""
+    beside: bool = False
 
 
 def split_note(data: bytes) -> tuple[ProcessNote | None, bytes]:
@@ -44,8 +49,9 @@ def split_note(data: bytes) -> tuple[ProcessNote | None, bytes]:
         boot, at = found[1].decode(), found.end()
     space, at = _start_of(1, data, at)
     start, at = _start_of(pid, data, at)
-    home = first[3].decode("utf-8", "surrogateescape")
-    return ProcessNote(pid, start, boot, space, first[2] == b"agent", home), data[at:]
+    home = first[5].decode("utf-8", "surrogateescape")
+    waits = (first[4] or b"").decode(), first[3] == b"beside"
+    return ProcessNote(pid, start, boot, space, first[2] == b"agent", home, *waits), data[at:]
 
 
 def _start_of(pid: int, data: bytes, at: int) -> tuple[int | None, int]:

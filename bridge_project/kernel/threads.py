@@ -120,6 +120,7 @@ ingestion: Final = Threads("db-ingest", 1)  # hook events, which wait for nothin
 agent_writers: Final = Threads("db-agents", 1)  # what agents say, in order
 chores: Final = Threads("db-chores", 1)  # deleting may take minutes
 terminals: Final = Threads("terminals", 1)  # what their agents do; a registry may hang
+answers: Final = Threads("answers", 1)  # hooks that wait; a decision goes through here
 health: Final = Threads("health", 8)  # a check may hang
 names: Final = Threads("names", 1)  # a name server may not answer
 files: Final = Threads("files", limits.FILE_READERS)  # views of files; `disk` reads for them

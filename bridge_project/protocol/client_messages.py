@@ -132,7 +132,7 @@ class ApprovalResponse(ClientPayload):
     ``option_id``: which of the ``options`` of ``approval_required``; to approve needs it where
     several allow the call, to reject takes the first. ``reason``: what the agent is told when the
     call is rejected. ``remember``: with ``approved``, which of the call's rules to keep for the
-    rest of the session (D68).
+    rest of the session (D68). A question that is ``answerable`` is answered by ``modified`` only.
     """
 
     type = "approval_response"
@@ -176,6 +176,19 @@ class RuleRemove(ClientPayload):
     reply = ("session_update",)
     session_id: types.SessionId
     rule_id: str
+
+
+class PresenceSet(ClientPayload):
+    """Say whether the owner is away (D66).
+
+    While that is so, calls in terminals wait for the answer of a device also where the agent shows
+    no dialog meanwhile, as for subagents. It is over after 12 hours, by any device, and by a prompt
+    at the machine.
+    """
+
+    type = "presence_set"
+    reply = ("presence_state",)
+    away: bool
 
 
 class GitStatusRequest(SessionPayload):

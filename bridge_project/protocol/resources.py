@@ -92,6 +92,22 @@ class SubAgent(Sent):
     type: str = ""
 
 
+class Presence(Sent):
+    """Say whether the owner is away, which device said so, and since when (D66).
+
+    ``device`` null: it was said at the machine, or ended by itself.
+    """
+
+    nullable = frozenset({"device"})
+    away: bool
+    device: str | None = None
+    since: types.Timestamp
+
+    @model_serializer(mode="wrap")
+    def _with_null(self, write: SerializerFunctionWrapHandler):  # type: ignore[no-untyped-def]
+        return dict.fromkeys(self.nullable) | write(self)
+
+
 class PushOffer(Sent):
     """Offer push; ``public_key``: for VAPID, uncompressed, in base64url (D56)."""
 

@@ -9,6 +9,7 @@ from bridge_project.protocol.base import ServerPayload
 from bridge_project.protocol.resources import (
     ApprovalOption,
     HealthChecks,
+    Presence,
     PushOffer,
     RuleOffer,
     RuleUse,
@@ -58,6 +59,9 @@ class ConnectionAck(ServerPayload):
     )
     push: PushOffer | None = Field(
         None, description="Absent where push is off: with which key to subscribe (D56)."
+    )
+    presence: Presence | None = Field(
+        None, description="Whether the owner is away; absent as long as nobody has ever been (D66)."
     )
 
 
@@ -227,6 +231,9 @@ class ApprovalRequired(SessionRow):
     several ways to allow the call, or to refuse it, all of them; ``option_id``: the one that was
     chosen (D68). ``remember`` (added, D68): rules for the rest of the session that would cover the
     call; ``remembered``: the id of the one that was chosen.
+    ``answerable`` (added, D66): a call in a terminal can be answered by devices too,
+    for a hook waits for that; false when it waits no more. ``outcome`` (added): what came of a
+    device's answer: ``taken``, ``desk_first``, or ``not_confirmed`` where nothing shows who won.
     """
 
     type = "approval_required"
@@ -248,12 +255,14 @@ class ApprovalRequired(SessionRow):
     option_id: str | None = None
     remember: list[RuleOffer] | None = None
     remembered: str | None = None
+    answerable: bool | None = None
+    outcome: types.Outcome | None = None
 
 
 class ApprovalRecorded(ServerPayload):
     """Confirm a decision (D38).
 
-    ``forwarded`` false: no agent of the bridge took it.
+    ``forwarded`` false: neither an agent of the bridge took it nor a hook that waits for it (D66).
     """
 
     type = "approval_recorded"
@@ -262,6 +271,23 @@ class ApprovalRecorded(ServerPayload):
     decision: types.Decision
     forwarded: bool
     decided_at: types.Timestamp
+
+
+class ApprovalState(ServerPayload):
+    """Say whether devices can answer a call in a terminal now (D66)."""
+
+    type = "approval_state"
+    feed = "all"
+    session_id: str
+    tool_call_id: str
+    answerable: bool
+
+
+class PresenceState(Presence, ServerPayload):
+    """Tell every device that the owner is away, or is back (D66)."""
+
+    type = "presence_state"
+    feed = "all"
 
 
 class ToolResult(SessionRow):

@@ -22,6 +22,7 @@ HookEventName = Literal[
 Platform = Literal["ios", "android", "web"]
 Decision = Literal["approved", "rejected", "modified"]
 Decider = Literal["device", "agent", "bridge", "rule"]
+Outcome = Literal["taken", "desk_first", "not_confirmed"]
 OptionKind = Literal["allow_once", "reject_once"]
 ApprovalSource = Literal["hooks", "agent_sdk"]
 ConnectionMode = Literal[

@@ -11,7 +11,9 @@ from bridge_project.kernel import limits
 from bridge_project.kernel.process_note import ProcessNote
 from bridge_project.protocol.catalogue import encode, encode_raw
 from bridge_project.protocol.hooks import HookEvent
+from devices_app.models import AuditEntry
 from hooks_app.intake import projection
+from sessions_app import away
 from sessions_app.approvals import service as approvals
 from sessions_app.log.outbox import Outbox
 from sessions_app.log.reader import Row
@@ -98,12 +100,13 @@ def _apply(box: Outbox, session: Session, event: HookEvent, process: ProcessNote
     tells = True
     match event.event:
         case "PreToolUse" | "PostToolUse":
-            _change_calls(box, session, event)
+            _change_calls(box, session, event, process)
         case "Stop" if projection.may_continue(event):
             session.tasks, tells = projection.tasks_of(event), False
             leaves = projection.leaves_subagents(event)
             observed_sessions.hold_stop(session, notification, leaves_subagents=leaves)
         case "UserPromptSubmit" | "Stop":
+            _come_back(box, session, event, process)
             _change_turn(box, session, event)
         case "SubagentStop":
             _end_subagent(box, session, projection.agent_of(event).id)
@@ -115,7 +118,9 @@ def _apply(box: Outbox, session: Session, event: HookEvent, process: ProcessNote
         box.append_to_all(encode(notification))
 
 
-def _change_calls(box: Outbox, session: Session, event: HookEvent) -> None:
+def _change_calls(
+    box: Outbox, session: Session, event: HookEvent, process: ProcessNote | None
+) -> None:
     """Record that a call begins, asks, or has ended."""
     call = projection.call_of(event)
     if event.event == "PostToolUse":
@@ -124,9 +129,19 @@ def _change_calls(box: Outbox, session: Session, event: HookEvent) -> None:
         return
     of_open_call = event.payload.get("permission_request") is True
     if event.payload["requires_approval"] or of_open_call:
-        approvals.ask(box, session, call, of_open_call=of_open_call)
+        approvals.ask(box, session, call, of_open_call=of_open_call, process=process)
     else:
         approvals.report(box, session, call)
+
+
+def _come_back(
+    box: Outbox, session: Session, event: HookEvent, process: ProcessNote | None
+) -> None:
+    """End the owner's absence when a person has written a prompt at the machine (D66)."""
+    if not projection.prompt_of(event) or not away.is_away():
+        return
+    if process is None or not processes.is_script(session.session_id, process):
+        away.come_back(box, AuditEntry.Actor.AGENT)
 
 
 def _change_turn(box: Outbox, session: Session, event: HookEvent) -> None:

@@ -16,21 +16,27 @@ class SettingsError(ValueError):
     """Report a settings file that cannot be edited, in one sentence."""
 
 
-def install(text: str, spool: str) -> str:
+def install(text: str, spool: str, *, answers: bool | None = None) -> str:
     """Return the settings with our hooks for ``spool``, once each.
 
-    An older version's command is replaced by the present one; other changes in our entry stay. If
-    there is nothing to do, the text is returned unchanged.
+    ``answers``: whether a permission request waits for a person's answer by the bridge (D66); None:
+    as it is. An older version's command is replaced by the present one; other changes in our entry
+    stay. If there is nothing to do, the text is returned unchanged.
     """
+    if answers is None:
+        answers = answering(text, spool)
     settings = _parse(text)
     hooks = settings.setdefault("hooks", {})
     for event in shell_command.HOOK_MATCHERS:
-        wanted = shell_command.hook_entry(event, spool)
+        wanted = shell_command.hook_entry(event, spool, answers=answers)
         found = next(_ours(hooks.get(event, []), spool), None)
         if found is None:
             hooks.setdefault(event, []).append(wanted)
         else:
-            found[1]["command"] = wanted["hooks"][0]["command"]
+            ours, new = found[1], wanted["hooks"][0]
+            if _waits(ours) != _waits(new):  # a timeout that suits the other one does not suit it
+                ours["timeout"] = new["timeout"]
+            ours["command"] = new["command"]
     return _written(settings, text)
 
 
@@ -56,10 +62,21 @@ def installed(text: str, spool: str) -> bool:
     return any(True for listed in entries for _ in _ours(listed, spool))
 
 
+def answering(text: str, spool: str) -> bool:
+    """Return whether permission requests wait for an answer by the bridge (D66)."""
+    asked = _parse(text).get("hooks", {}).get(shell_command.ANSWERED, [])
+    return any(_waits(hook) for _, hook in _ours(asked, spool))
+
+
+def _waits(hook: dict[str, Any]) -> bool:
+    return shell_command.ANSWER_SCRIPT in str(hook["command"])
+
+
 def _ours(entries: list[Any], spool: str) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
     """Yield each of our hook objects of an event, also the first version's."""
     places = (
         shell_command.quoted(f"{spool}/{shell_command.HOOK_SCRIPT}"),
+        shell_command.quoted(f"{spool}/{shell_command.ANSWER_SCRIPT}"),
         (f"cd {shell_command.quoted(spool)}&&"),
     )
     for entry in entries:

@@ -3,6 +3,8 @@
 The command writes the agent's JSON to a file of the spool and returns. The file is complete when it
 parses: the beginning of a JSON object is never itself a JSON object. So nothing has to be renamed
 or marked, and a command that was killed half-way leaves a file that never parses.
+
+The hook of a permission request may wait for a person's answer (D66), by a script of its own.
 """
 
 from __future__ import annotations
@@ -16,7 +18,14 @@ from bridge_project.kernel.process_note import NOTE_MARK
 
 SPOOL_MAX_BYTES = 200 * 2**20
 HOOK_SCRIPT = "hook.sh"
+ANSWER_SCRIPT = "answer.sh"
+ANSWERS = "answers"  # directory of the FIFOs at which hooks wait
+AWAY = "away"  # is there while the owner is away
+ANSWERED = "PermissionRequest"  # the event whose hook may wait for an answer
 MOST_TRIES = 2000  # names for one process id: a try takes some microseconds
+ANSWER_SECONDS = 24 * 3600  # after which the agent ends a hook that waits
+BRIDGE_SECONDS = 3  # within which the bridge must have found a hook that waits
+WATCH_SECONDS = 240  # of a hook that nobody sees: the bridge must have shown that it lives
 COMMAND_SECONDS = 10  # SPEC Hook producer configuration; SessionEnd would otherwise have 1.5
 HOOK_MARK = " #bridge-hook"
 # Event of the agent's settings file → matcher (None: the event takes none).
@@ -54,6 +63,62 @@ def hook_command(spool: str) -> str:
     return f"exec >/dev/null 2>&1;trap 'exit 0' 0;test -r {script}&&. {script};cat{HOOK_MARK}"
 
 
+def answer_command(spool: str) -> str:
+    """Return the command of a permission request that may be answered by the bridge.
+
+    Only descriptor 3 is the agent's: what the script means to say, and nothing else.
+    """
+    return hook_command(spool).replace(HOOK_SCRIPT, ANSWER_SCRIPT).replace("exec ", "exec 3>&1 ", 1)
+
+
+def answer_script(spool: str) -> str:
+    """Return the script that reports a permission request, and waits for its answer.
+
+    It waits at a FIFO that the bridge opens when it stores the event, and holds. An end of file (no
+    bridge within BRIDGE_SECONDS, or one that has ended) means that there is no answer. The answer
+    is a file, whole before the FIFO says so; who can delete it has it.
+
+    It waits beside the dialog of an interactive program's own agent, and otherwise only while the
+    owner is away; below a program that no person sits at, never.
+    """
+    return f"""\
+# The bridge's hook of a permission request: reports it, and waits for a person's answer.
+# Written by the bridge, which replaces it when it changes. It prints such an answer, or nothing.
+event=$(LC_ALL=C cat) why=away nonce= AGENT_BRIDGE_WAITS=
+case $CLAUDE_CODE_ENTRYPOINT:$event in
+sdk-*) why= ;; # nobody sits there: `claude -p`, an SDK
+*'"agent_id"'*) ;; # of a subagent no dialog is shown meanwhile
+cli:*) [ "$CLAUDE_PID" != $PPID ] || why=beside ;;
+esac
+[ "$AGENT_BRIDGE_SESSION" ] && why=
+umask 077
+cd {quoted(spool)}/{ANSWERS} || why=
+[ "$why" != away ] || [ -e ../{AWAY} ] || why=
+if [ $why ] && nonce=$(mktemp -u XXXXXXXXXXXX) && mkfifo $nonce; then
+  watch=
+  trap 'exit 0' HUP INT TERM
+  trap 'rm -f $nonce $nonce.json; [ ! $watch ] || kill $watch; exit 0' 0
+  sleep {BRIDGE_SECONDS} </dev/null 3>&- >$nonce & # so it has a writer until the bridge comes
+  first=$!
+  exec 4<$nonce
+  AGENT_BRIDGE_WAITS=:$why:$nonce
+fi
+printf '%s' "$event" | . {quoted(f"{spool}/{HOOK_SCRIPT}")}
+event=
+if [ $AGENT_BRIDGE_WAITS ]; then
+  if [ $why = away ]; then # nobody sees that it waits: it must not, for a bridge that hangs
+    while sleep {WATCH_SECONDS} && [ "$(find ../{AWAY} -mmin -{WATCH_SECONDS // 60})" ]; do
+      :
+    done </dev/null 3>&- 4<&- && kill $$ &
+    watch=$!
+  fi
+  read -r said <&4 && [ "$said" = held ] && kill $first && read -r said <&4
+  [ "$said" != answer ] || {{ rm $nonce.json && cat >&3; }} <$nonce.json
+fi
+exit 0
+"""
+
+
 def hook_script(spool: str) -> str:
     """Return the script, which writes standard input into a new spool file.
 
@@ -68,6 +133,7 @@ def hook_script(spool: str) -> str:
     return f"""\
 # The bridge's hook: copies the event on standard input into a new file of the spool.
 # Written by the bridge, which replaces it when it changes. It prints nothing and never fails.
+# AGENT_BRIDGE_WAITS: where the script that has read it waits for an answer.
 if [ "$AGENT_BRIDGE_SESSION" ]; then
   cat # the bridge runs this agent itself, and has what it does from it
   exit 0
@@ -90,7 +156,8 @@ if cd {quoted(spool)} && [ ! -e full ]; then
   while [ ! $written ] && [ $tries -lt {MOST_TRIES} ]; do
     {{
       written=1
-      printf '{NOTE_MARK}%s %s %s\n' $agent $by "${{CLAUDE_CONFIG_DIR:-$HOME/.claude}}"
+      printf '{NOTE_MARK}%s %s %s\n' $agent $by$AGENT_BRIDGE_WAITS \
+        "${{CLAUDE_CONFIG_DIR:-$HOME/.claude}}"
       # LC_ALL=C spares cat the reading of locale files. On a full disk leave a mark; but an agent
       # that has just ended is no reason to lose its event.
       LC_ALL=C cat "$@" - || [ ! -r /proc/$agent/stat ] || {{
@@ -114,17 +181,24 @@ exit 0
 """
 
 
-def write_hook_script(spool: Path) -> None:
-    """Update the script in ``spool``, renamed into place. Raises OSError."""
-    path, text = spool / HOOK_SCRIPT, hook_script(str(spool)).encode()
-    with contextlib.suppress(OSError):  # one that cannot be read is written anew
-        if path.is_file() and path.read_bytes() == text:
-            return
-    write_private_file(path, text)
+def write_hook_scripts(spool: Path) -> None:
+    """Update the scripts in ``spool``, renamed into place. Raises OSError."""
+    for name, made in ((HOOK_SCRIPT, hook_script), (ANSWER_SCRIPT, answer_script)):
+        path, text = spool / name, made(str(spool)).encode()
+        with contextlib.suppress(OSError):  # one that cannot be read is written anew
+            if path.is_file() and path.read_bytes() == text:
+                continue
+        write_private_file(path, text)
 
 
-def hook_entry(event: str, spool: str) -> dict[str, Any]:
-    """Return the settings' entry for ``event`` (SPEC Hook producer configuration)."""
+def hook_entry(event: str, spool: str, *, answers: bool = False) -> dict[str, Any]:
+    """Return the settings' entry for ``event`` (SPEC Hook producer configuration).
+
+    ``answers``: a permission request waits for a person's answer by the bridge (D66).
+    """
     matcher = HOOK_MATCHERS[event]
-    hook = {"type": "command", "command": hook_command(spool), "timeout": COMMAND_SECONDS}
+    waits = answers and event == ANSWERED
+    command = answer_command(spool) if waits else hook_command(spool)
+    seconds = ANSWER_SECONDS if waits else COMMAND_SECONDS
+    hook = {"type": "command", "command": command, "timeout": seconds}
     return {"hooks": [hook]} if matcher is None else {"matcher": matcher, "hooks": [hook]}

@@ -17,12 +17,20 @@ from typing import Any, NamedTuple
 
 from bridge_project.kernel.private_files import make_real_dir, write_private_file
 from bridge_project.kernel.process_note import ProcessNote, split_note
-from hooks_app.producer.shell_command import HOOK_SCRIPT, write_hook_script
+from hooks_app.producer.shell_command import (
+    ANSWER_SCRIPT,
+    ANSWERS,
+    AWAY,
+    HOOK_SCRIPT,
+    write_hook_scripts,
+)
 from hooks_app.producer.translate import EVENT_MAX_BYTES, NeverAnEvent, dump, iso
 
 FILE_MAX_BYTES = 64 * 2**20  # more than this is not read at all
 REJECTED_MAX_BYTES = 10 * 2**20
-RESERVED = frozenset({"lock", "id", "full", "lost", "rejected", HOOK_SCRIPT})
+RESERVED = frozenset(
+    {"lock", "id", "full", "lost", "rejected", HOOK_SCRIPT, ANSWER_SCRIPT, ANSWERS, AWAY}
+)
 NOTICE = "notice-"  # begins the names of the forwarder's own files
 _NAME = re.compile(r"(\d+)([.-]\d+)?|notice-[\w-]+", re.ASCII)
 # the session of a notice when the real session is unknown
@@ -77,7 +85,8 @@ class Spool:
 
     def make(self) -> None:
         """Make its own files, after `make_directory`; only its forwarder does."""
-        make_real_dir(self.rejected)
+        for directory in (self.rejected, self.path / ANSWERS):
+            make_real_dir(directory)
         for draft in (*self.path.glob(".*"), *self.rejected.glob(".*")):
             with contextlib.suppress(OSError):  # of a forwarder that was killed
                 draft.unlink()
@@ -85,7 +94,7 @@ class Spool:
         if not identity.exists():
             write_private_file(identity, uuid.uuid4().hex.encode())
         self._id = identity.read_text().strip()
-        write_hook_script(self.path)
+        write_hook_scripts(self.path)
 
     def files(self, known: Collection[str] = ()) -> list[File]:
         """Return waiting files that are not ``known``, oldest first. Raises OSError."""

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from hooks_app.producer.forwarder import Forwarder
 from hooks_app.producer.https_sender import HttpsSender
-from hooks_app.producer.shell_command import HOOK_MATCHERS, hook_entry, write_hook_script
+from hooks_app.producer.shell_command import HOOK_MATCHERS, hook_entry, write_hook_scripts
 from hooks_app.producer.spool import spool_status
 
 
@@ -40,7 +40,7 @@ def main() -> None:
     spool = Path(os.path.abspath(given.spool))
     if given.print_hooks:
         spool.mkdir(mode=0o700, parents=True, exist_ok=True)
-        write_hook_script(spool)
+        write_hook_scripts(spool)
     if given.print_hooks or given.status:
         entries = {event: [hook_entry(event, str(spool))] for event in HOOK_MATCHERS}
         shown = spool_status(spool) if given.status else {"hooks": entries}

@@ -3,30 +3,34 @@
 import json
 from typing import Any
 
+from django.db import transaction
+
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.protocol import jsontext
 from bridge_project.protocol.catalogue import encode, encode_raw
 from bridge_project.protocol.client_messages import ApprovalResponse
-from bridge_project.protocol.server_messages import ApprovalRecorded
+from bridge_project.protocol.server_messages import ApprovalRecorded, ApprovalState
 from bridge_project.protocol.types import now_text
 from devices_app import audit
 from devices_app.models import Device
 from sessions_app import leases, notifications
 from sessions_app.agents import inbox
+from sessions_app.approvals import held_hooks
 from sessions_app.approvals.rules import store as rules
-from sessions_app.approvals.tool_call import usable_id
+from sessions_app.approvals.tool_call import QUESTION, usable_id
 from sessions_app.log.outbox import Outbox, outbox
 from sessions_app.models import LogRow, Session, ToolCall
 
 _KINDS = {"approved": "allow_once", "rejected": "reject_once"}
 
 
-def decide(device: Device, asked: ApprovalResponse) -> ApprovalRecorded:
-    """Store a device's decision once, and queue it for an agent that the bridge runs.
+def decide(device: Device, asked: ApprovalResponse) -> tuple[ApprovalRecorded, str]:
+    """Store a device's decision once, and queue it for its taker, if there is one.
 
-    Raises BridgeError SESSION_NOT_FOUND, SESS_CLOSED, TOOL_CALL_NOT_FOUND, PROTO_INVALID_MESSAGE
-    for an option that the call does not have, or TOOL_ALREADY_DECIDED with the decision that stands
-    in ``details``.
+    Takers are an agent that the bridge runs, and a hook that waits for the answer (D66); return the
+    nonce of such a hook too, or "". Raises BridgeError SESSION_NOT_FOUND, SESS_CLOSED,
+    TOOL_CALL_NOT_FOUND, PROTO_INVALID_MESSAGE for an option that the call does not have, or
+    TOOL_ALREADY_DECIDED with the decision that stands in ``details``.
     """
     session_id, decision = asked.session_id, asked.decision
     given = jsontext.dumps(asked.modifications) if decision == "modified" else None
@@ -49,6 +53,9 @@ def decide(device: Device, asked: ApprovalResponse) -> ApprovalRecorded:
         if record is None:
             raise BridgeError("TOOL_CALL_NOT_FOUND", session_id=session_id)
         if record.decision == ToolCall.Decision.PENDING:
+            if record.hook and record.tool == QUESTION and decision == "approved":
+                words = "A question is answered by `modified`, with its answers; it still waits."
+                raise BridgeError("PROTO_INVALID_MESSAGE", words, session_id=session_id)
             record.modifications = given
             chosen = {"option_id": option, "remembered": asked.remember}
             if chosen := {name: value for name, value in chosen.items() if value is not None}:
@@ -68,13 +75,14 @@ def decide(device: Device, asked: ApprovalResponse) -> ApprovalRecorded:
         elif not stands:
             raise _already_decided(session_id, record)
     assert record.decided_at is not None
-    return ApprovalRecorded(
+    recorded = ApprovalRecorded(
         session_id=session_id,
         tool_call_id=asked.tool_call_id,
         decision=decision,
         forwarded=record.forwarded,
         decided_at=now_text(record.decided_at),
     )
+    return recorded, record.hook
 
 
 def _option(shown: dict[str, Any], asked: ApprovalResponse) -> str | None:
@@ -141,18 +149,19 @@ def remove_rule(device: Device, session_id: str, rule_id: str) -> Session:
 def _forward(
     session: Session, record: ToolCall, asked: ApprovalResponse, option: str | None
 ) -> bool:
-    """Queue the decision for an agent of the bridge; return whether its process lives.
+    """Queue the decision for its taker; return whether an agent of the bridge has it.
 
     A process whose lease has run out may only have been suspended: then its agent still waits. If
-    it is dead, the command is deleted with the agent.
+    it is dead, the command is deleted with the agent. Whether a hook has taken it is known later.
     """
     active = session.kind == Session.Kind.BRIDGE and session.status == Session.Status.ACTIVE
-    if not active or session.owner is None:
+    driven = active and session.owner is not None
+    if not driven and not record.hook:
         return False
     decided = {"decision": asked.decision, "modifications": asked.modifications}
     said = {"reason": asked.reason, "option_id": option}
     inbox.add(session, inbox.Kind.DECIDE, tool_call_id=record.tool_call_id, **decided, **said)
-    return leases.is_alive(session.owner)
+    return session.owner is not None and leases.is_alive(session.owner)
 
 
 def store_decision(
@@ -171,6 +180,8 @@ def store_decision(
     """
     record.decision, record.decided_by, record.reason = decision, by, reason
     record.device, record.decided_at = device, box.now
+    if by != ToolCall.DecidedBy.DEVICE:
+        end_wait(box, session, record)
     record.save()
     session.pending_approvals -= 1
     # The agent of an observed session still waits for the person at its machine.
@@ -180,14 +191,70 @@ def store_decision(
             [one | {"waits": one["waits"] and one["id"] != waited} for one in session.calls]
         )
     box.append_to_all(encode(notifications.approval_decided(session, record)))
-    # an approval_required that is sent from now on says so: nobody is asked again
-    asked = json.loads(record.frame)
-    payload = asked["payload"] | _shown(record) | notifications.changes_of(record)
-    amended = encode_raw(asked["type"], payload, id=asked["id"], timestamp=asked["timestamp"])
-    box.amend(session.feed, amended)
+    _amend(box, session, record)  # nobody is asked again
     about = {"subject": record.tool_call_id, "tool": record.tool}
     about |= {"decision": decision, "reason": reason, "session_id": session.session_id}
     audit.record("decision", actor=by, device=device, **about)
+
+
+def _amend(box: Outbox, session: Session, record: ToolCall) -> None:
+    """Have an ``approval_required`` that is sent from now on say how the call stands."""
+    asked = json.loads(record.frame)
+    payload = asked["payload"]
+    if record.hook or "answerable" in payload:
+        payload["answerable"] = record.hook != ""
+    record.frame = jsontext.dumps_unicode(asked)
+    if record.decision != ToolCall.Decision.PENDING:
+        payload |= _shown(record) | notifications.changes_of(record)
+    if record.decided_by == ToolCall.DecidedBy.DEVICE and record.outcome:
+        payload["outcome"] = record.outcome
+    amended = encode_raw(asked["type"], payload, id=asked["id"], timestamp=asked["timestamp"])
+    box.amend(session.feed, amended)
+
+
+def begin_wait(box: Outbox, session: Session, record: ToolCall, nonce: str) -> None:
+    """Store that a hook waits for the answer to a call that was asked about (D66)."""
+    record.hook, record.holder = nonce, leases.current()
+    _amend(box, session, record)
+    record.save(update_fields=["hook", "holder", "frame"])
+    _tell_state(box, session, record)
+
+
+def end_wait(box: Outbox, session: Session, record: ToolCall) -> None:
+    """Store that no hook waits any more, tell every device, and send it away (D66).
+
+    The process that has handed a decision over stays the record's holder until `settle`.
+    """
+    if not record.hook:
+        return
+    nonce, record.hook = record.hook, ""
+    if not record.forwarded:
+        record.holder = None
+    _amend(box, session, record)
+    record.save(update_fields=["hook", "holder", "forwarded", "frame"])
+    _tell_state(box, session, record)
+    transaction.on_commit(lambda: held_hooks.release(nonce))
+
+
+def _tell_state(box: Outbox, session: Session, record: ToolCall) -> None:
+    about = {"session_id": session.session_id, "tool_call_id": record.tool_call_id}
+    box.append_to_all(encode(ApprovalState(**about, answerable=record.hook != "")))
+
+
+def settle(box: Outbox, session: Session, record: ToolCall, outcome: str) -> None:
+    """Store and tell what came of a decision about a call in a terminal (D66).
+
+    ``outcome`` "": no hook took it, and the dialog still stands. The caller saves the session.
+    """
+    record.outcome, record.holder = outcome, None
+    _amend(box, session, record)
+    record.save(update_fields=["outcome", "holder"])
+    if outcome and session.turn == Session.Turn.WAITING:
+        over = record.tool_call_id
+        refused = record.decision == ToolCall.Decision.REJECTED
+        left = [one for one in session.calls if not (refused and one["id"] == over)]
+        session.set_calls([one | {"waits": one["waits"] and one["id"] != over} for one in left])
+    box.append_to_all(encode(notifications.approval_decided(session, record)))
 
 
 def _shown(record: ToolCall) -> dict[str, str | None]:

@@ -21,7 +21,7 @@ _CALL = ToolCall._meta.db_table
 _BEGIN = f"""
     INSERT INTO "{_CALL}" (
         session_id, tool_call_id, tool, agent_id, agent_type, same, risk_level, created_at,
-        forwarded, description, params, source, decided_by, reason, frame
+        forwarded, description, params, source, decided_by, reason, frame, hook, outcome
     )
     SELECT
         %(session)s,
@@ -32,7 +32,7 @@ _BEGIN = f"""
             ELSE COALESCE(%(id)s, %(other_id)s)
         END,
         %(tool)s, %(agent_id)s, %(agent_type)s, %(same)s, %(risk_level)s, %(now)s,
-        FALSE, '', '', '', '', '', ''
+        FALSE, '', '', '', '', '', '', '', ''
     WHERE NOT EXISTS (
         SELECT 1 FROM "{_CALL}"
         WHERE session_id = %(session)s AND finished_at IS NULL
@@ -98,15 +98,16 @@ def asked_about(session: Session, call: Call, *, of_open_call: bool) -> ToolCall
     """Return the open call with the id, tool and parameters of one that asks.
 
     ``of_open_call``: else the newest equal one that nobody was asked about, for an interrupted one
-    stays open; or a pending one; or the oldest of that agent and tool that nobody was asked about,
-    whose parameters a hook has changed (D65).
+    stays open; or a pending one for which no hook waits, for each hook has its own (D66); or the
+    oldest of that agent and tool that nobody was asked about, whose parameters a hook has changed
+    (D65).
     """
     equal = of(session).filter(same=call.digest)
     found = equal.filter(tool_call_id=call.id).first() if call.id else None
     if found is None and of_open_call:
         found = (
             equal.filter(decision=None).last()
-            or equal.filter(decision=ToolCall.Decision.PENDING).first()
+            or equal.filter(decision=ToolCall.Decision.PENDING, hook="").first()
             or of(session).filter(decision=None, tool=name_of(call), agent_id=call.agent.id).first()
         )
     return found

@@ -14,13 +14,14 @@ from django.db.models import Q
 from bridge_project.kernel import limits
 from bridge_project.kernel.ages import ages
 from bridge_project.kernel.database import delete_in_steps
+from bridge_project.kernel.process_note import ProcessNote
 from bridge_project.protocol import jsontext
 from bridge_project.protocol import server_messages as s
 from bridge_project.protocol.catalogue import encode
 from bridge_project.protocol.resources import ApprovalOption, ToolOutcome
 from bridge_project.protocol.types import ApprovalSource
-from sessions_app import notifications
-from sessions_app.approvals import open_calls
+from sessions_app import leases, notifications
+from sessions_app.approvals import decisions, held_hooks, open_calls
 from sessions_app.approvals.decisions import approve_by_rule, store_decision
 from sessions_app.approvals.rules import store as rules
 from sessions_app.approvals.rules.matching import ASKS, Judgement
@@ -30,6 +31,8 @@ from sessions_app.log.outbox import Outbox, outbox
 from sessions_app.models import Session, ToolCall
 
 _PENDING, _REJECTED = ToolCall.Decision.PENDING, ToolCall.Decision.REJECTED
+# then a call that ran although a device rejected it may have been allowed at the desk (D66)
+_PERHAPS_DESK = (ToolCall.Outcome.DESK_FIRST, ToolCall.Outcome.NOT_CONFIRMED)
 
 
 def _asked_before(box: Outbox, session: Session, call: Call) -> ToolCall | None:
@@ -85,6 +88,7 @@ def ask(
     options: Sequence[ApprovalOption] = (),
     judgement: Judgement = ASKS,
     rule: rules.Rule | None = None,
+    process: ProcessNote | None = None,
 ) -> ToolCall:
     """Record a call that waits for a person, with ``approval_required``, once.
 
@@ -92,7 +96,9 @@ def ask(
     there is one (D37). In a session that has ended nobody waits: there the call is rejected.
     ``judgement``: which rules a person is offered; ``rule``: the one that approves the call instead
     of a person, with ``tool_call`` (D68).
+    ``process``: whose hook may wait for the answer (D66).
     """
+    hook = held_hooks.hold(process, subagent=bool(call.agent.id))
     source: ApprovalSource = "hooks" if session.kind == Session.Kind.OBSERVED else "agent_sdk"
     if source == "hooks":
         record = open_calls.asked_about(session, call, of_open_call=of_open_call)
@@ -104,7 +110,9 @@ def ask(
             id_ = open_calls.other_id(call)  # ids name one call each
         record = ToolCall(session=session, tool_call_id=id_, created_at=box.now)
     if record.decision is not None:
-        return record
+        if hook is not None and record.decision == _PENDING and not record.hook:
+            decisions.begin_wait(box, session, record, hook.nonce)
+        return record  # a hook that has no record is let go of
     # Calls that ask are kept in full; the details of others are in the log only.
     changed = source == "hooks" and record.same not in ("", call.digest)
     record.tool, record.same, record.source = open_calls.name_of(call), call.digest, source
@@ -132,9 +140,12 @@ def ask(
             changed=changed or None,
             options=list(options) or None,
             remember=list(judgement.offers) or None,
+            answerable=True if hook is not None else None,
         )
     )
     record.frame = message.text
+    if hook is not None:
+        record.hook, record.holder = hook.nonce, leases.current()
     record.save()
     session.pending_approvals += 1
     _begin(session, call, record.tool_call_id, box.now, waits=True)
@@ -168,8 +179,30 @@ def record_hook_outcome(
         params=dict(call.params) if changed else None,
     )
     if ended and ended.decision is not None:  # somebody was asked
-        _end(box, session, ToolCall.objects.get(pk=ended.key), outcome, ran=True)
+        record = ToolCall.objects.select_related("device").get(pk=ended.key)
+        if _is_unsettled(record):
+            decisions.end_wait(box, session, record)
+            decisions.settle(box, session, record, _outcome_shown(record, call))
+        _end(box, session, record, outcome, ran=True)
     _go_on(session, tool_call_id)
+
+
+def _is_unsettled(record: ToolCall) -> bool:
+    """Return whether nothing shows yet what came of a decision for a hook (D66)."""
+    by_device = record.decided_by == ToolCall.DecidedBy.DEVICE
+    return by_device and not record.outcome and (record.forwarded or record.hook != "")
+
+
+def _outcome_shown(record: ToolCall, call: Call) -> ToolCall.Outcome:
+    """Return who answered first, as a call that ran shows it (D66)."""
+    if record.hook or record.decision == _REJECTED:
+        return ToolCall.Outcome.DESK_FIRST
+    if record.decision == ToolCall.Decision.MODIFIED:
+        wanted = jsontext.loads(record.modifications or "{}")
+        answered = call.params.get("answers") == wanted.get("answers")
+        if not (answered if call.tool in DIALOGS else call.digest != record.same):
+            return ToolCall.Outcome.DESK_FIRST
+    return ToolCall.Outcome.TAKEN
 
 
 def record_outcome(
@@ -242,6 +275,7 @@ def _end(
         return
     # what was rejected on no device was allowed at the machine after all
     at_desk = session.kind == Session.Kind.OBSERVED and record.device_id is None
+    at_desk = at_desk or record.outcome in _PERHAPS_DESK
     if record.decision == _REJECTED and ran and not at_desk:
         box.append_to_all(encode(notifications.ran_anyway(session, record)))
 
@@ -288,9 +322,15 @@ def _report_without_result(box: Outbox, session: Session) -> None:
     if session.decided_by_device:
         session.decided_by_device = False
         decided = open_calls.of(session).filter(decided_by=ToolCall.DecidedBy.DEVICE)
-        for record in decided.filter(reason=""):
+        for record in decided.filter(reason="").select_related("device"):
             record.reason = "no_result"
             record.save(update_fields=["reason"])
+            refused = record.decision == _REJECTED
+            if _is_unsettled(record):
+                none = ToolCall.Outcome.NOT_CONFIRMED
+                decisions.settle(box, session, record, ToolCall.Outcome.TAKEN if refused else none)
+            if refused and record.forwarded:
+                continue  # that it has none is what was wanted
             box.append_to_all(encode(notifications.without_result(session, record)))
 
 

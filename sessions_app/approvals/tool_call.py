@@ -15,7 +15,8 @@ ID_MAX_CHARS = 256
 AGENT_ID_CHARS = 6  # shown of a subagent's id: several of a type are told apart
 DESCRIPTION_CHARS = 2000
 QUESTION = "AskUserQuestion"  # the tool with which claude-code asks the person something
-DIALOGS = frozenset({QUESTION, "ExitPlanMode"})  # what a person says goes into their parameters
+PLAN = "ExitPlanMode"
+DIALOGS = frozenset({QUESTION, PLAN})  # what a person says goes into their parameters
 SUMMARY_CHARS = 200
 _SORTED = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
 # The names that agents give to where a call runs.

@@ -21,7 +21,7 @@ from bridge_project.protocol.resources import HealthChecks, PushOffer
 from bridge_project.protocol.types import now_text, parse_timestamp, parse_version
 from devices_app import pairing, tokens
 from devices_app.push import vapid
-from sessions_app import session_view
+from sessions_app import away, session_view
 from sessions_app.agents.registry import supported
 from sessions_app.log import reader
 from sessions_app.models import Session
@@ -122,6 +122,7 @@ def _connection_ack(
         idle_sessions=folded,
         device_name=device_name,
         device_token=fresh,
+        presence=away.current(),
         push=None if conf.bridge_push == "off" else PushOffer(public_key=vapid.public_key()),
     )
     return encode(payload, id=id), {one.pk: session_view.fingerprint(one) for one in sessions}
@@ -205,6 +206,24 @@ async def heartbeat_ping(connection: ClientConnection, message: ClientMessage) -
     sent = dict(connection.delivery.sent)
     await connection.send_payload(s.HeartbeatPong())
     connection.acknowledgements.ping(sent)
+
+
+async def presence_set(
+    connection: ClientConnection, message: ClientMessage
+) -> s.PresenceState | None:
+    """Store whether the owner is away; the row for all devices answers this one."""
+    row_id, answers = str(uuid.uuid4()), connection.delivery.answers
+    answers[row_id] = message.id  # before the row is written: it is sent as soon as it commits
+    known: s.PresenceState | None = None
+    try:
+        device, away_now = connection.paired, message.payload.away
+        known = await writers.run(away.set_away, away_now, device=device, row_id=row_id)
+    except BaseException:
+        answers.pop(row_id, None)
+        raise
+    if known is not None:
+        answers.pop(row_id, None)
+    return known
 
 
 async def notification_ack(connection: ClientConnection, message: ClientMessage) -> None:

@@ -21,7 +21,7 @@ from devices_app.models import Device
 from sessions_app import session_view, work_trees, working_directory
 from sessions_app.agents import ownership, prompts, session_writer, starting
 from sessions_app.agents.supervisor import supervisor
-from sessions_app.approvals import decisions
+from sessions_app.approvals import decisions, waiting_hooks
 from sessions_app.log import reader
 from sessions_app.log.tail import tail
 from sessions_app.models import Session
@@ -276,7 +276,8 @@ async def _driven(connection: ClientConnection, message: ClientMessage) -> Sessi
 async def approval_response(
     connection: ClientConnection, message: ClientMessage
 ) -> s.ApprovalRecorded:
-    return await writers.run(decisions.decide, connection.paired, message.payload)
+    recorded, hook = await writers.run(decisions.decide, connection.paired, message.payload)
+    return await waiting_hooks.deliver(recorded, hook)
 
 
 async def rule_remove(connection: ClientConnection, message: ClientMessage) -> s.SessionUpdate:

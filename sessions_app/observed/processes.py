@@ -20,7 +20,7 @@ from bridge_project.kernel.process_note import ProcessNote
 from sessions_app.models import Session
 
 REGISTRY_FILE_BYTES: Final = 64 * 1024
-BUSY, IDLE = "busy", "idle"  # what a registry says of a session
+BUSY, IDLE, WAITING = "busy", "idle", "waiting"  # what a registry says of a session
 
 
 def of(session: Session) -> list[ProcessNote]:
@@ -29,7 +29,7 @@ def of(session: Session) -> list[ProcessNote]:
 
 
 def _keep(session: Session, known: Iterable[ProcessNote]) -> None:
-    kept = [one._asdict() for one in known]
+    kept = [one._replace(nonce="", beside=False)._asdict() for one in known]
     session.processes = json.dumps(kept) if kept else ""
 
 
@@ -64,7 +64,7 @@ def all_gone(known: Iterable[ProcessNote]) -> bool:
 
 
 def _same(one: ProcessNote, other: ProcessNote) -> bool:
-    return one._replace(certain=True, home="") == other._replace(certain=True, home="")
+    return one[:4] == other[:4]  # id, start, boot and namespace
 
 
 def is_comparable(process: ProcessNote) -> bool:
@@ -103,15 +103,26 @@ def registered_state(session_id: str, process: ProcessNote) -> tuple[str, float]
     no such word: no file, one that is no regular file of this user's or older than the boot, and
     one about another session. ``since``: seconds since 1970, 0 when it is not said.
     """
+    if (found := _registered(session_id, process)) is None:
+        return None
+    status, since = found.get("status"), found.get("statusUpdatedAt")
+    return str(status), since / 1000 if isinstance(since, int | float) else 0.0
+
+
+def is_script(session_id: str, process: ProcessNote) -> bool:
+    """Return whether nobody sits at a program, as its agent's registry says."""
+    found = _registered(session_id, process)
+    return found is not None and str(found.get("entrypoint")).startswith("sdk")
+
+
+def _registered(session_id: str, process: ProcessNote) -> dict[str, Any] | None:
     path = os.path.join(process.home, "sessions", f"{process.pid}.json")
     try:
         found = threads.disk.call(process.home, _read_own, path)
     except BridgeError:  # it lies on a disk that does not answer
         return None
-    if found.get("sessionId") != session_id or found.get("pid") != process.pid:
-        return None
-    status, since = found.get("status"), found.get("statusUpdatedAt")
-    return str(status), since / 1000 if isinstance(since, int | float) else 0.0
+    about = found.get("sessionId"), found.get("pid")
+    return found if about == (session_id, process.pid) else None
 
 
 def _read_own(path: str) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from hooks_app.producer.__main__ import make_one_file
-from hooks_app.producer.shell_command import write_hook_script
+from hooks_app.producer.shell_command import write_hook_scripts
 from hooks_app.producer.spool import spool_status
 from tests.conformance.bridge import REPOSITORY
 from tests.conformance.https import assert_error
@@ -60,7 +60,7 @@ class Agent:
     def __init__(self, land: Land, directory: Path) -> None:
         self.session_id, self.fired, self.spool = new_session(), 0, directory / "spool"
         self.spool.mkdir(mode=0o700)
-        write_hook_script(self.spool)
+        write_hook_scripts(self.spool)
         producer, token = directory / "producer.py", directory / "token"
         make_one_file(producer)
         token.write_text(land.bridge.hook_token)

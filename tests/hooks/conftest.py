@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from hooks_app.producer.forwarder import Forwarder
 from hooks_app.producer.https_sender import HttpsSender
-from hooks_app.producer.shell_command import hook_command, write_hook_script
+from hooks_app.producer.shell_command import hook_command, write_hook_scripts
 from hooks_app.producer.spool import RESERVED
 from tests.hooks.scripted import ScriptedBridge
 from tests.servers import wait_until
@@ -56,7 +56,7 @@ def bridge() -> Iterator[ScriptedBridge]:
 def spool(tmp_path: Path) -> Path:
     directory = tmp_path / "a b'c\"d $HOME `ü` é" / "spool"
     directory.mkdir(parents=True, mode=0o700)
-    write_hook_script(directory)
+    write_hook_scripts(directory)
     return directory
 
 

@@ -12,8 +12,14 @@ from unittest.mock import patch
 import pytest
 from django.core.management import CommandError, call_command
 
-from hooks_app.producer.install import install, installed, remove
-from hooks_app.producer.shell_command import HOOK_MARK, HOOK_MATCHERS, hook_command, quoted
+from hooks_app.producer.install import answering, install, installed, remove
+from hooks_app.producer.shell_command import (
+    HOOK_MARK,
+    HOOK_MATCHERS,
+    answer_command,
+    hook_command,
+    quoted,
+)
 from tests.faults.quick import nursery
 from tests.run.terminal import Program
 
@@ -49,6 +55,20 @@ def test_an_older_command_is_renewed_and_a_changed_timeout_kept() -> None:
     assert commands(again) == commands(once)
     assert json.loads(again)["hooks"]["Stop"][0]["hooks"][0]["timeout"] == 3
     assert remove(older, SPOOL) == "{}\n"
+
+
+def test_answering_is_chosen_kept_and_taken_back() -> None:
+    """Only the hook of a permission request waits, and only it has long to do so (D66)."""
+    plain = install(THEIRS, SPOOL)
+    waits = install(plain, SPOOL, answers=True)
+    assert waits == install(THEIRS, SPOOL, answers=True) == install(waits, SPOOL)
+    entry = json.loads(waits)["hooks"]["PermissionRequest"][-1]["hooks"][0]
+    assert (entry["command"], entry["timeout"]) == (answer_command(SPOOL), 86400)
+    before, after = commands(plain), commands(waits)
+    assert [event for event in after if after[event] != before[event]] == ["PermissionRequest"]
+    assert answering(waits, SPOOL) and not answering(plain, SPOOL)
+    assert install(waits, SPOOL, answers=False) == plain
+    assert remove(waits, SPOOL) == remove(plain, SPOOL)
 
 
 def test_ours_in_an_entry_of_theirs_goes_alone() -> None:
@@ -181,16 +201,20 @@ def test_it_asks_and_without_a_terminal_does_nothing_unless_told(tmp_path: Path)
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     environment = kept | {"BRIDGE_DATA_DIR": str(data)}
     command = ("install_hooks", "--settings", str(file))
-    for reply, written in ((None, False), ("", False), ("y", True)):
+    adds = "This adds one command to 14 events of"
+    for answer, reply in (("", None), ("", ""), ("", "y"), ("y", "y")):
         file.write_text("{}")
         with Program(environment, *command, terminal=reply is not None) as program:
             if reply is not None:
-                program.until("[y/N]")
+                program.until("beside its own dialog? [y/N]")
+                program.say(answer)
+                program.until("Write this? [y/N]")
                 program.say(reply)
             assert program.ended() == (1 if reply is None else 0), program.shown
-        assert program.shown.lstrip().startswith("This adds one command to 14 events of")
+        assert adds in program.shown
         assert ("again with --yes" in program.shown) is (reply is None)
-        assert (file.read_text() != "{}") is (data / "spool").exists() is written
+        assert (file.read_text() != "{}") is (data / "spool").exists() is (reply == "y")
+        assert answering(file.read_text(), str(data / "spool")) is (answer == "y")
     with Program(environment, *command, "--remove", terminal=False) as program:
         assert program.ended() == 1, program.shown
     assert " make hooks ARGS='--remove --yes'" in program.shown

@@ -4,20 +4,26 @@ import os
 import shutil
 import stat
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
 
 from bridge_project.kernel.process_note import split_note
 from hooks_app.producer.shell_command import (
+    ANSWERS,
+    AWAY,
+    BRIDGE_SECONDS,
     HOOK_SCRIPT,
     MOST_TRIES,
+    answer_command,
     hook_command,
     hook_script,
-    write_hook_script,
+    write_hook_scripts,
 )
 from sessions_app.observed import processes
 from tests.hooks.conftest import run_hook, waiting
+from tests.servers import wait_until
 
 LARGE = b"{" + b" " * 200_000 + b"}"
 SHELLS = [shell for shell in ("dash", "bash", "busybox", "zsh", "mksh") if shutil.which(shell)]
@@ -104,7 +110,7 @@ def test_a_script_that_is_cut_or_gone_blocks_no_agent(spool: Path, shell: str) -
     assert run()
     script.rmdir()
     script.write_text("exit 1")
-    write_hook_script(spool)
+    write_hook_scripts(spool)
     before = len(waiting(spool))
     assert run() and len(waiting(spool)) == before + 1, "a script that changed is renewed"
     shutil.rmtree(spool.parent)
@@ -144,3 +150,137 @@ def test_without_a_forwarder_the_spool_stays_bounded(spool: Path) -> None:
     before = waiting(spool)
     run_hook(spool, LARGE)
     assert waiting(spool) == before
+
+
+# the hook that waits for an answer (D66)
+
+ASKS = b'{"hook_event_name": "PermissionRequest", "tool_input": {"command": "echo \\"agent_id\\""}}'
+WAITS_FOR = {"CLAUDE_CODE_ENTRYPOINT": "cli", "CLAUDE_PID": str(os.getpid())}
+
+
+class Asking:
+    """The hook of a permission request, and a bridge as far as it knows one."""
+
+    def __init__(self, shell: str, spool: Path, data: bytes = ASKS, **environment: str) -> None:
+        self.spool, self.held = spool, -1
+        (spool / ANSWERS).mkdir(mode=0o700, exist_ok=True)
+        self.process = subprocess.Popen(
+            [*([shell, "sh"] if shell == "busybox" else [shell]), "-c", answer_command(str(spool))],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=os.environ | WAITS_FOR | environment,
+        )
+        assert self.process.stdin
+        self.process.stdin.write(data)
+        self.process.stdin.close()
+        self.process.stdin = None
+        wait_until(lambda: any((spool / one).read_bytes().endswith(data) for one in waiting(spool)))
+        (name,) = waiting(spool)
+        note, self.event = split_note((spool / name).read_bytes())
+        assert note is not None
+        self.nonce, self.beside = note.nonce, note.beside
+        (spool / name).unlink()
+
+    def hold(self) -> None:
+        fifo = self.spool / ANSWERS / self.nonce
+        self.held = os.open(fifo, os.O_WRONLY | os.O_NONBLOCK)
+        os.write(self.held, b"held\n")
+
+    def let_go(self) -> None:
+        os.close(self.held)
+
+    def printed(self) -> bytes:
+        out, error = self.process.communicate(timeout=180)
+        assert (self.process.returncode, error) == (0, b"")
+        assert list((self.spool / ANSWERS).iterdir()) == [], "nothing is left"
+        return out
+
+
+@pytest.fixture(params=SHELLS)
+def shell(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def test_the_answer_is_printed_byte_for_byte(spool: Path, shell: str) -> None:
+    hook = Asking(shell, spool)
+    assert hook.event == ASKS and hook.beside
+    hook.hold()
+    answer = b'{"a": "\\n $HOME \xc3\xa9"}' * 5000
+    (spool / ANSWERS / f"{hook.nonce}.json").write_bytes(answer)
+    os.write(hook.held, b"answer\n")
+    assert hook.printed() == answer
+    hook.let_go()
+
+
+def test_it_prints_nothing_without_an_answer(spool: Path, shell: str) -> None:
+    """The bridge has ended; said that there is one which is not there; the desk refused."""
+    hook = Asking(shell, spool)
+    hook.hold()
+    hook.let_go()
+    assert hook.printed() == b""
+    hook = Asking(shell, spool)
+    hook.hold()
+    os.write(hook.held, b"answer\n")
+    assert hook.printed() == b""
+    hook.let_go()
+    hook = Asking(shell, spool)
+    hook.hold()
+    hook.process.terminate()
+    assert hook.printed() == b""
+    hook.let_go()
+
+
+def test_without_a_bridge_it_soon_leaves(spool: Path, shell: str) -> None:
+    start = time.monotonic()
+    assert Asking(shell, spool).printed() == b""
+    assert time.monotonic() - start < BRIDGE_SECONDS + 2
+
+
+AWAY_ONLY: dict[str, tuple[bytes, dict[str, str]]] = {
+    "a subagent's": (ASKS.replace(b'"tool_input"', b'"agent_id": "a", "tool_input"'), {}),
+    "another program's": (ASKS, {"CLAUDE_PID": "1"}),
+    "of an agent that says nothing": (ASKS, {"CLAUDE_CODE_ENTRYPOINT": ""}),
+}
+NEVER = ("sdk-cli", "sdk-py")  # `-p`, an SDK
+
+
+def test_it_waits_where_a_dialog_is_up_or_the_owner_is_away(spool: Path, shell: str) -> None:
+    for data, environment in AWAY_ONLY.values():
+        hook = Asking(shell, spool, data, **environment)
+        assert hook.printed() == b"" and hook.nonce == ""
+    (spool / AWAY).touch()
+    for data, environment in AWAY_ONLY.values():
+        hook = Asking(shell, spool, data, **environment)
+        assert hook.nonce and not hook.beside
+        hook.hold()
+        hook.let_go()
+        assert hook.printed() == b""
+    for entrypoint in NEVER:
+        hook = Asking(shell, spool, ASKS, CLAUDE_CODE_ENTRYPOINT=entrypoint)
+        assert hook.printed() == b"" and hook.nonce == ""
+
+
+def test_below_an_agent_of_a_bridge_nothing_waits(spool: Path) -> None:
+    (spool / ANSWERS).mkdir(mode=0o700)
+    done = subprocess.run(
+        ["/bin/sh", "-c", answer_command(str(spool))],
+        input=LARGE,
+        capture_output=True,
+        env=os.environ | WAITS_FOR | {"AGENT_BRIDGE_SESSION": "1"},
+        timeout=180,
+    )
+    assert quiet(done) and waiting(spool) == []
+
+
+def test_a_bridge_that_hangs_keeps_no_agent_for_ever(spool: Path) -> None:
+    """Where nobody sees that it waits, it looks whether the bridge lives; here, every second."""
+    write_hook_scripts(spool)
+    script = spool / "answer.sh"
+    script.write_text(script.read_text().replace("sleep 240", "sleep 1"))
+    (spool / AWAY).touch()
+    os.utime(spool / AWAY, (0, 0))
+    hook = Asking("/bin/sh", spool, CLAUDE_PID="1")
+    hook.hold()
+    assert hook.printed() == b""
+    hook.let_go()

@@ -19,7 +19,7 @@ from bridge_project.kernel.database import database_settings, sqlite_file, unuse
 from bridge_project.operations.doctor.findings import Finding, broken, ok, warning
 from bridge_project.operations.doctor.snapshot import Snapshot, read_secret
 from hooks_app.management.commands.install_hooks import default_settings
-from hooks_app.producer.install import SettingsError, install, installed
+from hooks_app.producer.install import SettingsError, answering, install, installed
 from hooks_app.producer.shell_command import HOOK_MARK
 from hooks_app.producer.spool import spool_status
 
@@ -116,7 +116,9 @@ def hooks(seen: Snapshot) -> Finding:
         turn_on = 's/"disableAllHooks": *true/"disableAllHooks": false/'
         text = f'{file} has them, but also "disableAllHooks": true.'
         return broken(text, f"sed -i '{turn_on}' {quoted}")
-    reports = f"claude-code reports to this bridge ({file})."
+    answers = answering(text, place)
+    where = "can be answered from devices too" if answers else "is answered there only"
+    reports = f"claude-code reports to this bridge ({file}); what it asks in a terminal {where}."
     permissions = settings.get("permissions")
     if isinstance(permissions, dict) and permissions.get("defaultMode") in ASKING:
         return ok(reports)

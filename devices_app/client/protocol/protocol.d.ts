@@ -117,6 +117,12 @@ declare namespace Wire {
     shown_at?: string;
   }
 
+  interface Presence {
+    away: boolean;
+    device: string | null;
+    since: string;
+  }
+
   interface PushKeys {
     p256dh: string;
     auth: string;
@@ -306,6 +312,9 @@ declare namespace Wire {
       session_id: string;
       rule_id: string;
     };
+    presence_set: {
+      away: boolean;
+    };
     git_status_request: {
       session_id: string;
     };
@@ -375,6 +384,7 @@ declare namespace Wire {
       device_name?: string;
       device_token?: string;
       push?: PushOffer;
+      presence?: Presence;
     };
     connection_error: {
       code: string;
@@ -444,6 +454,11 @@ declare namespace Wire {
     };
     session_update: {
       session: SessionInfo;
+    };
+    presence_state: {
+      away: boolean;
+      device: string | null;
+      since: string;
     };
     git_status_response: {
       session_id: string;
@@ -541,6 +556,13 @@ declare namespace Wire {
       option_id?: string;
       remember?: RuleOffer[];
       remembered?: string;
+      answerable?: boolean;
+      outcome?: "taken" | "desk_first" | "not_confirmed";
+    };
+    approval_state: {
+      session_id: string;
+      tool_call_id: string;
+      answerable: boolean;
     };
     tool_result: {
       session_id: string;
@@ -623,6 +645,7 @@ declare namespace Wire {
     session_interrupt: "stream_end";
     approval_response: "approval_recorded";
     rule_remove: "session_update";
+    presence_set: "presence_state";
     git_status_request: "git_status_response";
     git_commit: "git_status_response";
     git_push: "git_push_response";
@@ -645,6 +668,8 @@ declare namespace Wire {
     | "stream_end"
     | "tool_call"
     | "approval_required"
+    | "approval_state"
+    | "presence_state"
     | "tool_result"
     | "tool_error"
     | "agent_event"

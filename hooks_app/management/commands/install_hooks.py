@@ -5,6 +5,7 @@ import hashlib
 import os
 import shlex
 import sys
+from argparse import BooleanOptionalAction
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,10 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from bridge_project.kernel.config import conf
 from bridge_project.kernel.private_files import make_private_dir, write_private_file
-from hooks_app.producer.install import SettingsError, install, installed, remove
-from hooks_app.producer.shell_command import HOOK_MATCHERS, write_hook_script
+from hooks_app.producer.install import SettingsError, answering, install, installed, remove
+from hooks_app.producer.shell_command import ANSWERS, HOOK_MATCHERS, write_hook_scripts
+
+ANSWER = "Answer from a phone what the agent asks in its terminal, beside its own dialog?"
 
 
 def default_settings() -> Path:
@@ -40,20 +43,27 @@ class Command(BaseCommand):
         add("--settings", "--settings-file", dest="settings_file", type=Path, help=settings)
         yes = "do it without asking; needed where there is no terminal"
         add("--yes", action="store_true", help=yes)
+        answer = (
+            "let paired devices answer what an agent asks in its terminal: the hook of a"
+            " permission request waits beside the dialog (--no-answer: it only reports;"
+            " default: ask where there is a terminal, else leave it as it is)"
+        )
+        add("--answer", action=BooleanOptionalAction, default=None, help=answer)
         out = "take the hooks out, and give back the file as it was"
         add("--remove", action="store_true", help=out)
 
     def handle(self, *args: Any, **options: Any) -> None:
         shown = (options["settings_file"] or default_settings()).expanduser()
         try:
-            report = self._change(shown, removing=options["remove"], yes=options["yes"])
+            how = {"removing": options["remove"], "yes": options["yes"]}
+            report = self._change(shown, answers=options["answer"], **how)
         except SettingsError as error:
             raise CommandError(f"{shown}: {error}. Nothing was changed.") from None
         except OSError as error:
             raise CommandError(f"{error.filename or shown}: {error.strerror}.") from None
         self.stdout.write(report)
 
-    def _change(self, shown: Path, *, removing: bool, yes: bool) -> str:
+    def _change(self, shown: Path, *, removing: bool, yes: bool, answers: bool | None) -> str:
         """Change the file after a question, and return what was done.
 
         Raises SettingsError, OSError, and CommandError when nobody can be asked.
@@ -66,12 +76,16 @@ class Command(BaseCommand):
         if removing:
             after = _without(before, backup, str(spool))
         else:
-            after = install("{}\n" if before is None else before, str(spool))
+            text = "{}\n" if before is None else before
+            may_ask = answers is None and not yes and sys.stdin.isatty()
+            if may_ask and not answering(text, str(spool)):
+                answers = self._agrees(ANSWER)
+            after = install(text, str(spool), answers=answers)
         if after != before and not self._agreed(before, after, shown, removing=removing, yes=yes):
             return "Nothing was changed."  # as the person wanted it
         if not removing:
-            make_private_dir(spool.parent, spool.name)
-            write_hook_script(spool)
+            make_private_dir(spool.parent, spool.name, ANSWERS)
+            write_hook_scripts(spool)
         if after == before:
             return f"{shown}: nothing to do."
         if _read(file) != before:
@@ -88,6 +102,8 @@ class Command(BaseCommand):
             return f"{shown}: the hooks are out{', and the file is gone' if after is None else ''}."
         kept = f" The file as it was: {backup}." if backup.exists() else ""
         starts = "Agent sessions that start from now on report to the bridge."
+        if answering(after or "", str(spool)):
+            starts += " What they ask can be answered from a paired device too."
         return f"{shown}: the hooks are in. {starts}{kept}"
 
     def _agreed(
@@ -107,7 +123,10 @@ class Command(BaseCommand):
             words = "'--remove --yes'" if removing else "--yes"
             again = f"run this again with --yes (BRIDGE_DATA_DIR={data} make hooks ARGS={words})"
             raise CommandError(f"There is no terminal to ask at: {again}. Nothing was changed.")
-        self.stdout.write("\nWrite this? [y/N] ", ending="")
+        return self._agrees("\nWrite this?")
+
+    def _agrees(self, question: str) -> bool:
+        self.stdout.write(f"{question} [y/N] ", ending="")
         self.stdout.flush()
         return sys.stdin.readline().strip().lower() in ("y", "yes")
 
@@ -121,7 +140,8 @@ def _without(before: str | None, backup: Path, spool: str) -> str | None:
         return before
     try:
         original = _read(backup)
-        if original is not None and install(original, spool) == before:
+        answers = answering(before, spool)
+        if original is not None and install(original, spool, answers=answers) == before:
             return original
     except (OSError, SettingsError):
         original = None
