@@ -107,7 +107,8 @@ def _call(body: Message, most: int = 120) -> str:
 
 def _asks(body: Message) -> str:
     """Describe what a person is or was asked, and where."""
-    where = "asks at the machine" if body.get("source") == "hooks" else ""
+    here = " and here" if body.get("answerable") else ""
+    where = f"asks at the machine{here}" if body.get("source") == "hooks" else ""
     where = f"{body['decision']} already" if body.get("decision") else where
     if questions(body):
         return f"{body.get('description')}\n[{where or 'answer N'}]"

@@ -43,6 +43,10 @@ interface Approval {
   /** absent in what an older page has stored */
   options?: Wire.ApprovalOption[];
   remember?: Wire.RuleOffer[];
+  /** absent in what an older page has stored */
+  answerable?: boolean;
+  /** absent in what an older page has stored */
+  outcome?: Wire.Payloads["approval_required"]["outcome"] | "";
   at: string;
   open: boolean;
   decision: Decision | "";
@@ -61,10 +65,12 @@ interface Decided {
   device?: string;
   forwarded?: boolean;
   modifications?: Free | null;
+  outcome?: Wire.Payloads["approval_required"]["outcome"];
   why?: string;
 }
 interface Home {
   device: string;
+  presence: Wire.Presence | null;
   sessions: Record<string, Session>;
   approvals: Record<string, Approval>;
 }

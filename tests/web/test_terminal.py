@@ -1,6 +1,7 @@
 """What happens in a terminal, on the phone's screens (D65)."""
 
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,8 @@ import pytest
 
 from tests.conformance.approvals import post, pre
 from tests.conformance.samples import hook, new_session
-from tests.conformance.terminal import SOONER
+from tests.conformance.terminal import SOONER, Terminal
+from tests.web.actions import close_sheet, open_approval
 from tests.web.conftest import MakeBridge, MakePage
 
 pytestmark = pytest.mark.web
@@ -102,3 +104,57 @@ def test_old_idle_terminals_are_folded(make_bridge: MakeBridge, make_page: MakeP
     page.wait_equal("document.querySelectorAll('.rows .row').length", 20)
     page.tap("button", "Show 10 older idle sessions")
     page.wait_equal("document.querySelectorAll('.rows .row').length", 30)
+
+
+def test_a_terminal_is_answered(
+    make_bridge: MakeBridge, make_page: MakePage, tmp_path: Path
+) -> None:
+    """D66: the card says where it asks, the sheet what came of it; the desk may be first."""
+    bridge = make_bridge(**SOONER)
+    page = make_page(bridge).pair()
+    agent = Terminal(bridge.data, new_session(), str(bridge.root), tmp_path / "home")
+    try:
+        agent.hook("UserPromptSubmit", prompt="Fix the login")
+        refused = agent.asks("Bash", {"command": "make deploy"})
+        page.find(".card-foot", "Asks at the machine and here · High risk")
+        page.find(".row .state", "Waits for you")
+        open_approval(page, "make deploy")
+        page.find("dialog .status", "Asks at the machine and here: the first answer counts.")
+        agent.register("waiting", time.time())
+        page.tap("dialog .reasons button", "Reject and say why")
+        page.type("dialog .reasons input", "Not on a Friday")
+        page.tap("dialog .reasons .reject", "Reject")
+        assert refused.answer() == {"behavior": "deny", "message": "Not on a Friday"}
+        agent.register("busy", time.time())
+        page.wait_text("Rejected by you. The agent has taken it.")
+        close_sheet(page)
+
+        question = {"question": "Which colour?", "options": [{"label": "Red"}, {"label": "Blue"}]}
+        asked = agent.asks("AskUserQuestion", {"questions": [question]})
+        open_approval(page, "Which colour?")
+        page.tap("dialog .choice", "Blue")
+        page.tap("dialog .primary", "Answer")
+        assert asked.answer()["updatedInput"]["answers"] == {"Which colour?": "Blue"}
+        page.wait_text("Answered by you")
+        close_sheet(page)
+
+        first = agent.asks("Bash", {"command": "make test"})
+        open_approval(page, "make test")
+        page.find("dialog .primary", "Approve")
+        agent.refuse(first)
+        page.find("dialog .primary", "Record approval")
+        assert not page.js("document.querySelector('dialog .reasons')")
+    finally:
+        agent.kill()
+
+
+def test_away(make_bridge: MakeBridge, make_page: MakePage) -> None:
+    """One device says it, every device shows it."""
+    bridge = make_bridge()
+    page = make_page(bridge).pair()
+    page.find(".away[aria-pressed=false]")
+    page.tap(".away", "Away")
+    page.find(".away[aria-pressed=true]")
+    with bridge.phones(1) as (phone,):
+        phone.request("presence_set", {"away": False})
+    page.find(".away[aria-pressed=false]")

@@ -218,13 +218,14 @@ const STATES = {
  *
  * @param {Session} session
  * @param {string} state
+ * @param {boolean} here whether it asks here too
  */
-export function stateWords(session, state) {
+export function stateWords(session, state, here) {
   const isObserved = session.kind === "observed";
   if (session.quiet_since && ["approval", "working", "machine"].includes(state))
     return `${QUIET} since ${clock(session.quiet_since)}`;
   if (session.resumable && state === "ended") return "Resumable";
-  return STATES[isObserved && state === "approval" ? "machine" : state];
+  return STATES[isObserved && state === "approval" && !here ? "machine" : state];
 }
 
 /**

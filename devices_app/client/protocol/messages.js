@@ -6,8 +6,9 @@ export const CLIENT_VERSION = "1.1.0";
 // Rows of the log: kept, shown in order, acknowledged. Anything else answers or only tells.
 const ROWS = new Set(
   (
-    "session_started session_end agent_event tool_call approval_required tool_result " +
-    "tool_error notification message_state stream_start stream_chunk stream_end"
+    "session_started session_end agent_event tool_call approval_required approval_state " +
+    "presence_state tool_result tool_error notification message_state stream_start stream_chunk " +
+    "stream_end"
   ).split(" "),
 );
 
@@ -38,6 +39,8 @@ const SHAPES = {
     decision: "string",
     forwarded: "boolean",
   },
+  approval_state: { session_id: "string", tool_call_id: "string", answerable: "boolean" },
+  presence_state: { away: "boolean" },
   tool_result: { session_id: "string", tool_call_id: "string", result: "object" },
   tool_error: { session_id: "string", tool_call_id: "string", message: "string" },
   notification: { notification_type: "string", title: "string", body: "string", data: "object" },

@@ -35,6 +35,8 @@ export function asked(home, { payload, id, timestamp, exact }) {
     rewritten: payload.changed === true, // by a hook of the agent, before it asked
     options: payload.options ?? [], // several ways to allow it, or to refuse it
     remember: payload.remember ?? [], // rules for the session that would cover it
+    answerable: payload.answerable === true, // here too, beside the dialog of a terminal
+    outcome: "", // what came of a decision for a terminal
     at: timestamp,
     open: true, // somebody may decide
     decision: "", // also of one that is not open any more, when nobody here knows why
@@ -48,6 +50,33 @@ export function asked(home, { payload, id, timestamp, exact }) {
     ? state
     : decided(state, payload);
 }
+
+/**
+ * Take that a call in a terminal can be answered here, or no longer.
+ *
+ * @param {Home} home
+ * @param {Wire.Envelope<"approval_state">} _
+ */
+export function waits(home, { payload }) {
+  const before = home.approvals[approvalKey(payload.session_id, payload.tool_call_id)];
+  return before ? withApproval(home, { ...before, answerable: payload.answerable }) : home;
+}
+
+/**
+ * Tell whether an answer given here reaches the agent.
+ *
+ * @param {Pick<Approval, "source" | "answerable">} _
+ */
+export const reaches = ({ source, answerable }) => source === "agent_sdk" || answerable === true;
+
+/**
+ * Tell whether a session waits for an answer that can be given here.
+ *
+ * @param {Home} home
+ * @param {string} session
+ */
+export const asksHere = (home, session) =>
+  openApprovals(home).some((one) => one.session_id === session && reaches(one));
 
 /**
  * Take a decision, from whatever message tells it; later ones add what they know.
@@ -66,6 +95,7 @@ export function decided(home, payload) {
     decided_at: payload.decided_at ?? before.decided_at,
     forwarded: payload.forwarded ?? before.forwarded,
     changed: payload.modifications ?? before.changed,
+    outcome: payload.outcome ?? before.outcome,
   });
 }
 

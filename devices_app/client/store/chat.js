@@ -257,7 +257,7 @@ function notification(chat, row) {
     if (!item) return;
     const { decision, modifications } = data;
     const noResult = data.result === "none";
-    const noted = item.atMachine && data.device;
+    const noted = item.atMachine && data.forwarded === false && data.device;
     change(item, { decision, noResult, decidedBy: named(body), noted });
     if (modifications) change(item, { params: modifications, was: item.was ?? item.params });
     return;

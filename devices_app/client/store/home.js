@@ -2,10 +2,10 @@
 // function returns a new state; folding stored rows gives the same state as folding live ones.
 
 import { sessionOf } from "../protocol/messages.js";
-import { asked, closeApprovals, decided, openApprovals } from "./approvals.js";
+import { asked, closeApprovals, decided, openApprovals, waits } from "./approvals.js";
 
 /** @returns {Home} */
-export const emptyHome = () => ({ device: "", sessions: {}, approvals: {} });
+export const emptyHome = () => ({ device: "", presence: null, sessions: {}, approvals: {} });
 
 /** @param {string} id @returns {Session} */
 const blankSession = (id) => ({
@@ -34,8 +34,11 @@ const CLOSED = { ...AT_REST, session_status: "closed" };
 
 /** @type {Reducers} */
 const REDUCERS = {
-  connection_ack: (home, { payload }) =>
-    listed({ ...home, device: payload.device_name ?? home.device }, payload),
+  connection_ack: (home, { payload }) => {
+    const { device_name: device = home.device, presence = null } = payload;
+    return listed({ ...home, device, presence }, payload);
+  },
+  presence_state: (home, { payload: presence }) => ({ ...home, presence }),
   session_update: (home, { payload }) => withSession(home, payload.session),
   session_started: (home, { payload: { session_id, session }, timestamp }) => {
     if (isOld(home, session_id, timestamp)) return home;
@@ -52,6 +55,7 @@ const REDUCERS = {
     }),
   session_end: ended,
   approval_required: asked,
+  approval_state: waits,
   approval_recorded: (home, { payload }) => decided(home, payload),
   notification: notified,
   stream_end: streamEnded,

@@ -6,7 +6,8 @@ import { button, factsOf, field, fill, guard, h, setText, toast } from "../parts
 import { holdButton, openSheet, seenToEnd, twoSteps } from "../parts/sheet.js";
 import { ago, oneLine, subagentOf, titleOf, visible } from "../parts/text.js";
 import { jsonOf, membersOf, typedOf, withValues } from "../protocol/exact.js";
-import { itemOf, outcome, RISK, standing } from "./approvals.js";
+import { reaches } from "../store/approvals.js";
+import { itemOf, outcome, placeOf, RISK, standing } from "./approvals.js";
 import { questionForm, questionsOf } from "./questions.js";
 import { ruleButtons, whyForm } from "./rules.js";
 
@@ -26,10 +27,10 @@ export function openApproval(key, { model, go }, closed) {
   }
   const session = model.home.sessions[approval.session_id];
   const asked = questionsOf(approval);
-  const atMachine = approval.source === "hooks";
   const form = asked.length
-    ? questionForm(asked, { readOnly: atMachine, changed: () => answered() })
+    ? questionForm(asked, { readOnly: !reaches(approval), changed: () => answered() })
     : null;
+  const now = () => model.home.approvals[key] ?? approval;
   const link = go.link("session", approval.session_id);
   const when = h("span");
   const facts = {
@@ -59,11 +60,11 @@ export function openApproval(key, { model, go }, closed) {
 
   /** @param {Child} reject @param {Element_[]} approve @param {Element_[]} rules */
   const open = (reject, approve, rules) => {
-    if (form && atMachine) return [];
+    if (form && !reaches(now())) return [];
     if (form) return [reject, h("span.gap"), answer];
     sheet.body.querySelector(".edit")?.remove();
     watchEnd(sheet.body, parts.hint, (seen) => enable([...approve, ...rules], seen));
-    const modify = editable(approval) && button("button.quiet", () => edit(), "Change…");
+    const modify = editable(now()) && button("button.quiet", () => edit(), "Change…");
     if (approval.options?.length) return h("div.ways", {}, approve, reject);
     return [reject, modify, h("span.gap"), approve, rules];
   };
@@ -112,10 +113,10 @@ function decider(approval, model, { open, done }) {
     if (!(await model.call("withdraw", key))) toast("It has been sent already.", "warn");
   };
   const retry = () => model.call("retry", itemOf(approval, model)?.message.id ?? "");
-  const isRecorded = approval.source === "hooks";
-  const approve = isRecorded ? "Record approval" : "Approve";
-  const reject = isRecorded ? "Record rejection" : "Reject";
-  const refuse = questionsOf(approval).length ? "Decline" : reject;
+  const told = () => reaches(model.home.approvals[key] ?? approval);
+  const approve = () => (told() ? "Approve" : "Record approval");
+  const refuse = () =>
+    questionsOf(approval).length ? "Decline" : told() ? "Reject" : "Record rejection";
   /** @type {Record<string, () => Child>} */
   const buttons = {
     decided: done,
@@ -123,15 +124,15 @@ function decider(approval, model, { open, done }) {
     failed: () => [button("button.primary", retry, "Try again")],
     waiting: () => [button("button", withdraw, "Take it back")],
     open: () => {
-      const rejects = waysOf(approval, "reject_once", refuse).map(([id, label]) =>
+      const rejects = waysOf(approval, "reject_once", refuse()).map(([id, label]) =>
         button("button.reject", () => decide("rejected", null, optionOf(id)), label),
       );
-      const approves = waysOf(approval, "allow_once", approve).flatMap(([id, label]) =>
+      const approves = waysOf(approval, "allow_once", approve()).flatMap(([id, label]) =>
         approveButtons(approval, () => decide("approved", null, optionOf(id)), label),
       );
       const rules = ruleButtons(approval, (id) => decide("approved", null, { remember: id }));
       const why = whyForm((reason) => decide("rejected", null, reason ? { reason } : {}));
-      const tellsWhy = !isRecorded && rejects.length === 1;
+      const tellsWhy = told() && rejects.length === 1;
       return [open(rejects, approves, rules), tellsWhy && why];
     },
   };
@@ -141,11 +142,12 @@ function decider(approval, model, { open, done }) {
     const sentence = standing(now, model) || hooksSentence(now) || offlineSentence(model);
     const hint = state === "open" ? also : "";
     const said = now.open ? `${sentence} ${hint}`.trim() : outcome(now);
-    if (state === shown && said === status.textContent) return;
+    const buttonsOf = `${state} ${reaches(now)}`;
+    if (buttonsOf === shown && said === status.textContent) return;
     setText(status, said);
     guard(actions); // the buttons may have moved
-    if (state === shown) return;
-    shown = state;
+    if (buttonsOf === shown) return;
+    shown = buttonsOf;
     const { activeElement: at } = document;
     const hadFocus = at === status || actions.contains(at);
     also = "";
@@ -203,11 +205,13 @@ export function decisionCard(approval, { model, go }) {
 
 /** @param {Approval} approval */
 const hooksSentence = (approval) =>
-  approval.source === "hooks"
-    ? questionsOf(approval).length
-      ? "Waiting at the machine: it can be answered there only."
-      : "Waiting at the machine, or allowed there and running. Your answer is only recorded."
-    : "";
+  approval.answerable
+    ? `${placeOf(approval)}: the first answer counts.`
+    : approval.source === "hooks"
+      ? questionsOf(approval).length
+        ? "Waiting at the machine: it can be answered there only."
+        : "Waiting at the machine, or allowed there and running. Your answer is only recorded."
+      : "";
 
 /** @param {Model} model */
 const offlineSentence = (model) =>
@@ -327,7 +331,7 @@ const changed = (name, before, after) => [
 ];
 
 /** @param {Approval} approval */
-const editable = (approval) => approval.source === "agent_sdk" && typedIn(approval).length > 0;
+const editable = (approval) => reaches(approval) && typedIn(approval).length > 0;
 
 // The parameters that a person edits: name, JSON, and the text of it.
 /** @param {Approval} approval */

@@ -1,8 +1,8 @@
 // List approvals as cards: those that wait, and those decided lately.
 
 import { connectionSign, guard, h, keyed, row, screen, setPart } from "../parts/dom.js";
-import { ago, callLine, titleOf } from "../parts/text.js";
-import { approvalKey, openApprovals } from "../store/approvals.js";
+import { ago, callLine, dotted, titleOf } from "../parts/text.js";
+import { approvalKey, openApprovals, reaches } from "../store/approvals.js";
 
 export const RISK = {
   low: "Low risk",
@@ -82,12 +82,20 @@ function card(approval, model, go) {
 
 /** @param {Element_} node @param {Approval} approval @param {Model} model */
 function paintCard(node, approval, model) {
-  const { at, session_id: id, source, risk_level: risk } = approval;
-  const waits = source === "hooks" ? "Waits at the machine" : RISK[risk].split(":")[0];
+  const { at, session_id: id, risk_level: risk } = approval;
+  const waits = dotted(placeOf(approval), reaches(approval) ? RISK[risk].split(":")[0] : "");
   setPart(node, ".where", titleOf(model.home.sessions[id], "Session"));
   setPart(node, ".age", ago(at));
   setPart(node, ".card-foot", standing(approval, model) || waits);
 }
+
+/**
+ * Say where an approval asks.
+ *
+ * @param {Approval} approval
+ */
+export const placeOf = ({ source, answerable }) =>
+  source === "agent_sdk" ? "Asks here" : `Asks at the machine${answerable ? " and here" : ""}`;
 
 /**
  * Say in a sentence what became of this device's own decision.
@@ -104,6 +112,13 @@ export function standing(approval, model) {
   return Date.now() - item.first > CHECKING_MS ? "Not confirmed, checking" : `${word}, sending…`;
 }
 
+// Of an answer to an agent that asked at the machine too.
+/** @type {Record<string, string>} */
+const OUTCOMES = {
+  taken: "The agent has taken it",
+  desk_first: "The machine had answered before",
+  not_confirmed: "The agent was told; nothing shows whether the machine was first",
+};
 /** @type {Record<string, string>} */
 const WORDS = { approved: "Approved", rejected: "Rejected", modified: "Approved with changes" };
 
@@ -134,8 +149,9 @@ export function outcome(approval) {
   const isAnswer = tool === "AskUserQuestion" && decision !== "rejected";
   const word = isAnswer ? "Answered" : (WORDS[decision] ?? decision);
   const by = approval.by ? ` by ${approval.by}` : "";
+  const came = OUTCOMES[approval.outcome ?? ""];
   const nobody = source === "hooks" ? "it is decided at the machine" : "no agent took it";
   const took = { true: "The agent was told", false: `Recorded; ${nobody}` }[String(forwarded)];
-  const told = took ? `. ${took}.` : " ·";
+  const told = came || took ? `. ${came ?? took}.` : " ·";
   return when ? `${word}${by}${told} ${dateOf(when)}` : `${word}${by}`;
 }

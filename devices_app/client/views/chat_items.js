@@ -18,7 +18,7 @@ import {
   visible,
   visibleCode,
 } from "../parts/text.js";
-import { approvalKey } from "../store/approvals.js";
+import { approvalKey, reaches } from "../store/approvals.js";
 import { decisionCard } from "./approval.js";
 
 const NOTICE = 160; // characters of what an agent's program wrote, at first
@@ -220,7 +220,7 @@ function showDecision(node, item, state) {
   if (open === Boolean(node.deciding) && approval?.key === node.known) return;
   node.deciding?.remove();
   node.known = approval?.key;
-  const label = approval?.source === "hooks" ? "Look at it" : "Decide"; // there, not here
+  const label = approval && !reaches(approval) ? "Look at it" : "Decide"; // there, not here
   const link = () => h("a.button.primary.decide", go.link("approval", key), label);
   node.deciding = open ? (decisionCard(approval, node.app) ?? link()) : null;
   if (!open) return;

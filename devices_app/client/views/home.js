@@ -10,6 +10,7 @@ import {
   screen,
   setPart,
   setText,
+  toast,
 } from "../parts/dom.js";
 import {
   ago,
@@ -22,11 +23,14 @@ import {
   stateWords,
   titleOf,
 } from "../parts/text.js";
+import { asksHere } from "../store/approvals.js";
 import { sortedSessions } from "../store/home.js";
 import { showCards } from "./approvals.js";
 
 const ENDED_SHOWN = 20;
 const OLD_MS = 3_600_000;
+const AWAY =
+  "Away: agents in terminals wait for your answer here. Over in 12 hours, or when you write there.";
 const OLD_SHOWN = 20; // of idle sessions in terminals that are older, until a person asks for all
 
 /**
@@ -53,13 +57,14 @@ export function homeView({ model, go }) {
     h("a.button.primary", go.link("new"), "Start a session here"),
   );
   const connection = connectionSign({ model, go });
+  const away = awaySwitch(model);
   const why = h("p", { role: "status" });
   const help = h("a.button", go.link("wrong"), "What to do");
   const stopped = h("div.finding.bad", {}, why, help);
   const start = { ...go.link("new"), "aria-label": "New session" };
   const node = screen(
     "Sessions",
-    { behind: [connection.node, h("a.button.round", start, icon("plus"))] },
+    { behind: [connection.node, away.node, h("a.button.round", start, icon("plus"))] },
     h("div.scroller", {}, stopped, waiting, list, more, empty, endedTitle, ended),
   );
   const paint = () => {
@@ -90,8 +95,29 @@ export function homeView({ model, go }) {
     empty.hidden = all.length > 0 || phase !== "ready";
     endedTitle.hidden = closed.length === 0;
     connection.paint();
+    away.paint();
   };
   paint();
+  return { node, paint };
+}
+
+// While its owner is away a terminal waits for an answer from here also where it shows no dialog.
+/** @param {Model} model */
+function awaySwitch(model) {
+  const isAway = () => model.home.presence?.away === true;
+  const node = button(
+    "button.small.away",
+    async () => {
+      try {
+        const { away } = await model.call("ask", "presence_set", { away: !isAway() });
+        toast(away ? AWAY : "You are back: terminals ask at the machine.");
+      } catch (/** @type {any} */ error) {
+        toast(error.message, "warn");
+      }
+    },
+    "Away",
+  );
+  const paint = () => (node.ariaPressed = String(isAway()));
   return { node, paint };
 }
 
@@ -115,13 +141,13 @@ function sessionRow(item, go, model) {
 }
 
 /** @param {Element_} node @param {Listed} _ @param {Model} _ */
-function paintRow(node, { session, state }, { viewed }) {
+function paintRow(node, { session, state }, { home, viewed }) {
   node.dataset.state = state;
   node.children[0].ariaCurrent = viewed === session.session_id ? "page" : null;
   setPart(node, ".title", titleOf(session, session.session_id));
   const place = dotted(shortPath(session.working_directory), oneLine(session.branch));
   setPart(node, ".meta", dotted(place, oneLine(session.agent)));
-  const words = stateWords(session, state);
+  const words = stateWords(session, state, asksHere(home, session.session_id));
   const doing = state === "approval" ? "" : doingWords(session, state); // its card says it
   const quiet = words.startsWith(QUIET);
   setPart(node, ".now", state === "error" ? oneLine(session.trouble) : quiet ? words : doing);

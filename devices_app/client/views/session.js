@@ -10,7 +10,7 @@ import {
   titleOf,
   usageWords,
 } from "../parts/text.js";
-import { openApprovals } from "../store/approvals.js";
+import { asksHere, openApprovals } from "../store/approvals.js";
 import { attention } from "../store/home.js";
 import { changesView } from "./changes.js";
 import { chatView } from "./chat.js";
@@ -71,7 +71,8 @@ export function sessionView(app, { id, tab, path }) {
     setText(title, titleOf(session, id));
     const now = session ? attention(model.home, session) : "";
     state.dataset.state = now;
-    setText(state, session ? dotted(stateWords(session, now), doingWords(session, now)) : "");
+    const words = session && stateWords(session, now, asksHere(model.home, id));
+    setText(state, session ? dotted(words ?? "", doingWords(session, now)) : "");
     if (session && at !== undefined && at !== session.working_directory) content.moved?.();
     at = session?.working_directory ?? at;
     setText(
