@@ -4,12 +4,16 @@ import asyncio
 import json
 import os
 import re
+import subprocess
 import tempfile
+import time
 from collections import defaultdict
 from itertools import cycle, islice
 from pathlib import Path
 from statistics import median
 
+from bridge_project.kernel.limits import MB
+from hooks_app.producer.shell_command import BRIDGE_SECONDS, answer_command
 from tests.conformance.samples import hook
 from tests.hooks.scripted import fixture
 from tests.live.test_real_hooks import Agent
@@ -60,9 +64,40 @@ def hookwait(rounds: int, _: float) -> Report:
         commands = {"fork+exec": ("exec true", small)}
         commands |= {"hook": (installed, small), "hook, 200 kB": (installed, large)}
         _compare(report, "bridge up", commands, rounds)
+        _wait(report, ours.data / "spool")
         ours.stop()
         _compare(report, "bridge down", commands, rounds)
     return report
+
+
+WATCHED_SECONDS = 10.0
+
+
+def _wait(report: Report, spool: Path) -> None:
+    """Measure what a hook takes while it waits for an answer beside a dialog (D66)."""
+    known = {"CLAUDE_CODE_ENTRYPOINT": "cli", "CLAUDE_PID": str(os.getpid())}
+    with subprocess.Popen(
+        ["/bin/sh", "-c", answer_command(str(spool))],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=os.environ | known,
+    ) as hook:
+        assert hook.stdin
+        hook.stdin.write(json.dumps(fixture(ASKS)).encode())
+        hook.stdin.close()
+        time.sleep(BRIDGE_SECONDS + 1)  # by then only the bridge can keep it
+        process = Path("/proc", str(hook.pid))
+        before = _cpu_ms(process)
+        time.sleep(WATCHED_SECONDS)
+        cpu = (_cpu_ms(process) - before) * 3600 / WATCHED_SECONDS
+        megabytes = int((process / "statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE") / MB
+        report.goal("a hook that waits, MB", megabytes, 3.0)
+        report.goal("a hook that waits, ms of CPU an hour", cpu, 20.0)
+        hook.terminate()
+
+
+def _cpu_ms(process: Path) -> float:
+    return int((process / "schedstat").read_text().split()[0]) / 1e6
 
 
 def _compare(
