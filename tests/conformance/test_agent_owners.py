@@ -4,6 +4,7 @@ D35, D36, D38 to D40, D46).
 
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -24,6 +25,7 @@ from tests.conformance.bridge import Bridge
 from tests.conformance.delivery import send
 from tests.conformance.phone import Phone
 from tests.conformance.samples import new_id, new_session
+from tests.conformance.terminal import Terminal
 from tests.faults.quick import QuickBridge
 from tests.servers import Postgres, Redis, own, wait_until
 from tests.short import SHORT, short
@@ -258,3 +260,23 @@ def test_limits_and_grace_hold_across(pair: Pair, near: Phone, far: Phone) -> No
     assert [status(first, sid) for sid in (kept[0], kept[2])] == ["active", "active"]
     for sid in (kept[0], kept[2]):
         end(far, sid)
+
+
+def test_a_decision_reaches_the_hook_that_another_process_holds(
+    pair: Pair, near: Phone, far: Phone, tmp_path: Path
+) -> None:
+    """The hook waits at the process whose spool it reports to (D66)."""
+    sid = new_session()
+    agent = Terminal(pair[0].data, sid, str(pair[0].root), tmp_path / "home")
+    try:
+        dialog = agent.asks("Bash", {"command": "ls"})
+        near.expect("session_started", session_id=sid)
+        far.expect("session_started", session_id=sid)
+        far.join(sid)
+        question = far.expect("approval_required", session_id=sid)["payload"]
+        assert question["answerable"] is True
+        recorded = decide(far, sid, question["tool_call_id"], "approved")["payload"]
+        assert recorded["forwarded"] is True
+        assert dialog.answer() == {"behavior": "allow"}
+    finally:
+        agent.kill()
