@@ -119,6 +119,7 @@ def test_what_an_agent_says_of_its_session(
     assert bridge.session(session)["usage"] == usage
     other.expect("notification", session_id=session, title="A limit is nearly reached")
     end(phone, session)
+    other.expect("session_end", session_id=session)
     told = of(other, "notification", session)
     assert sum("limit" in one["payload"]["title"] for one in told) == 1
 
