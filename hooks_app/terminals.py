@@ -14,6 +14,7 @@ from django.db.models import Q
 from bridge_project.kernel import failure_alerts, limits
 from bridge_project.kernel.ages import ages
 from bridge_project.kernel.database import STORAGE_ERRORS
+from bridge_project.kernel.processes import lives
 from bridge_project.kernel.threads import terminals
 from bridge_project.protocol.catalogue import encode
 from hooks_app.producer.server_forwarder import spool
@@ -29,7 +30,7 @@ log = structlog.get_logger("bridge.terminals")
 
 _OPEN = Q(kind=Session.Kind.OBSERVED, status=Session.Status.ACTIVE)
 _BUSY = Q(turn__in=(Session.Turn.WORKING, Session.Turn.WAITING))
-_READ = ("pk", "session_id", "turn", "processes", "held_stop", "last_sign_at")
+_READ = ("pk", "session_id", "resume_id", "turn", "processes", "held_stop", "last_sign_at")
 _ENDED = ("turn", "doing", "pending_approvals", "decided_by_device", "held_stop", "tasks")
 # events that wait in the spool may say more of a session whose processes are gone; no longer
 SPOOL_PATIENCE_SECONDS = 300.0
@@ -68,10 +69,10 @@ def _follow_turns() -> None:
 
 def _registered(session: Session) -> str | None:
     """Return what the registry says; idle only after TURN_END_SECONDS of it."""
-    for process in reversed(processes.of(session)):
-        if not processes.lives(process):
+    for process in reversed(processes.running(session)):
+        if not lives(process):
             continue
-        found = processes.registered_state(session.session_id, process)
+        found = processes.registered_state(session.own_id, process)
         if found is None:
             continue
         state, since = found
@@ -110,7 +111,7 @@ def _close_gone(before: dict[int, float]) -> dict[int, float]:
     """Close sessions whose processes were gone at two looks; return those gone now."""
     now, gone = time.time(), {}
     for session in Session.objects.filter(_OPEN).exclude(processes="").only(*_READ):
-        if processes.all_gone(processes.of(session)):
+        if processes.all_gone(processes.running(session)):
             gone[session.pk] = before.get(session.pk, now)
     known = [key for key in gone if key in before]
     if known:
@@ -125,7 +126,7 @@ def _close_gone(before: dict[int, float]) -> dict[int, float]:
 def _close(key: int) -> None:
     with outbox() as box:
         session = Session.objects.select_related("feed").filter(_OPEN, pk=key).first()
-        if session is None or not processes.all_gone(processes.of(session)):
+        if session is None or not processes.all_gone(processes.running(session)):
             return  # it ended, or goes on in another process
         finished = session.turn == Session.Turn.IDLE or session.held_stop != ""
         observed_sessions.close(box, session, "completed" if finished else "error")
@@ -135,6 +136,7 @@ def _close(key: int) -> None:
                     notifications.happened(session, "gone", "Its program does not run any more.")
                 )
             )
-        session.last_activity_at, session.processes = box.now, ""
+        processes.end_all(session)
+        session.last_activity_at = box.now
         changed = (*observed_sessions.CLOSED, "last_activity_at", "processes")
         session.save(update_fields=changed)

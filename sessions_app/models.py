@@ -137,7 +137,7 @@ class Session(models.Model):
     # JSON of a Stop that counts when nothing follows it: {leaves_subagents, notification}.
     held_stop = models.TextField(default="")
 
-    # Of bridge-run sessions only:
+    # Of sessions that the bridge runs, or has run (D67):
     # The process that runs the agent; only that one writes what the agent says.
     owner = models.UUIDField(null=True)
     # The agent's own id of the session: the checkpoint that a resume needs (D35).
@@ -148,6 +148,9 @@ class Session(models.Model):
     )
     forgotten = models.BooleanField(
         default=False, help_text="Its agent does not know it any more, as of the last resume."
+    )
+    began_elsewhere = models.BooleanField(
+        default=False, help_text="Its agent's records tell what was before its first row (D67)."
     )
     # Whether the agent asks before it acts (D59); unknown when nobody knows.
     asks = models.BooleanField(null=True)
@@ -166,6 +169,11 @@ class Session(models.Model):
 
     def __str__(self) -> str:
         return f"{self.title or self.session_id} ({self.kind}, {self.status})"
+
+    @property
+    def own_id(self) -> str:
+        """Return the agent's own id of the session."""
+        return self.resume_id or self.session_id
 
     def set_turn(self, turn: Turn) -> None:
         """Set what the agent does now, without a call; the caller saves it."""
@@ -245,7 +253,8 @@ class ToolCall(models.Model):
     device = models.ForeignKey(
         "devices_app.Device", on_delete=models.SET_NULL, null=True, db_index=False
     )
-    # Of the bridge: session_closed, session_paused, agent_died, interrupted, turn_ended; of a
+    # Of the bridge: session_closed, session_paused, agent_died, interrupted, turn_ended,
+    # taken_over, given_back, at_the_desk; of a
     # device's decision that was only recorded: no_result (not_run in old rows).
     reason = models.CharField(max_length=32, default="")
     # False: no agent session took the decision, so it waits for a person at the machine.

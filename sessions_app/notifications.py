@@ -111,6 +111,9 @@ WHY = {
     "agent_died": "because the agent ended",
     "interrupted": "because the agent stopped",  # told to, or by itself
     "turn_ended": "because the agent went on without it",
+    "taken_over": "because the session goes on under the bridge",
+    "given_back": "because the session was given back",
+    "at_the_desk": "because the session goes on at the machine",
 }
 
 
@@ -196,6 +199,8 @@ _HAPPENED: dict[str, tuple[NotificationType, str, Priority, str]] = {
     "cut_off": ("error", "The answer was cut off", "high", "ANSWER_CUT_OFF"),
     "done": ("task_complete", "The agent is done", "normal", ""),
     "gone": ("error", "The session ended with an error", "normal", ""),
+    "taken_over": ("agent_notification", "Taken over from the machine", "normal", ""),
+    "at_the_desk": ("agent_notification", "Continued at the machine", "normal", ""),
     "idle": ("agent_idle", "The session was paused", "low", ""),
     "model_retried": ("agent_notification", "The agent is waiting for its model", "low", ""),
     "limit_near": ("agent_notification", "A limit is nearly reached", "normal", ""),

@@ -9,6 +9,7 @@ from bridge_project.kernel import limits
 from bridge_project.kernel.ages import ages
 from bridge_project.protocol.resources import SessionInfo
 from bridge_project.protocol.types import now_text
+from sessions_app.agents.continuing import continue_of
 from sessions_app.approvals.rules import store as rules
 from sessions_app.models import Session
 
@@ -16,15 +17,15 @@ from sessions_app.models import Session
 COLUMNS = (
     *("pk", "session_id", "agent_type", "title", "working_directory"),
     *("kind", "status", "turn", "doing", "pending_approvals", "last_activity_at", "last_sign_at"),
-    *("expired", "forgotten", "resume_id", "titled", "rules", "usage"),
+    *("expired", "forgotten", "resume_id", "titled", "rules", "usage", "processes"),
 )
 
 
 def is_at_rest(session: Any) -> bool:
-    """Return whether a session is paused, failed or closed by its timer (D60)."""
-    return session.status in (Session.Status.PAUSED, Session.Status.ERROR) or (
-        session.status == Session.Status.CLOSED and session.expired
-    )
+    """Return whether a bridge-run session is paused, failed or closed by its timer."""
+    rests = session.status in (Session.Status.PAUSED, Session.Status.ERROR)
+    expired = session.status == Session.Status.CLOSED and session.expired
+    return session.kind == Session.Kind.BRIDGE and (rests or expired)
 
 
 def is_resumable(session: Any) -> bool:
@@ -83,14 +84,15 @@ def listed(sessions: Iterable[Any]) -> tuple[list[Any], int]:
 def state_of(session: Any) -> dict[str, Any]:
     """Return the fields that the bridge adds to a session (model or row of COLUMNS)."""
     over = session.status == Session.Status.CLOSED  # its late events may have set another
-    quiet = quiet_since(session)
+    quiet, resumable = quiet_since(session), is_resumable(session)
     return {
         "kind": str(session.kind),
         "session_status": str(session.status),
         "turn": "idle" if over else str(session.turn),
         "doing": None if over else doing_of(session),
         "pending_approvals": session.pending_approvals,
-        "resumable": is_resumable(session),
+        "resumable": resumable,
+        "continue": continue_of(session, resumable=resumable).wire(),
         "last_activity_at": now_text(session.last_activity_at),
         "quiet_since": quiet and now_text(quiet),
         "rules": rules.shown(session),

@@ -9,7 +9,7 @@ from bridge_project.protocol.base import ClientPayload
 from files_app import handlers as repository
 from files_app.git import work_trees
 from sessions_app import work_trees as session_work_trees
-from sessions_app.handlers import connection, push, session
+from sessions_app.handlers import connection, history, push, session
 from sessions_app.socket.connection import Handler
 
 session_work_trees.make, session_work_trees.remove = work_trees.make, work_trees.remove
@@ -23,6 +23,7 @@ HANDLERS: Final[Mapping[type[ClientPayload], Handler]] = {
     c.PresenceSet: connection.presence_set,
     c.SessionStart: session.session_start,
     c.SessionEnd: session.session_end,
+    c.HistoryList: history.history_list,
     c.SessionInterrupt: session.session_interrupt,
     c.Message: session.message,
     c.ApprovalResponse: session.approval_response,

@@ -26,7 +26,7 @@ class ProcessNote(NamedTuple):
     ``space``: the start of the namespace's first process, which tells pid namespaces apart; "" and
     None likewise. ``certain``: the agent has named it itself. ``home``: the directory of the
     agent's settings. ``nonce``: of the hook that waits for an answer, "" when none does;
-    ``beside``: beside a dialog (D66).
+    ``beside``: beside a dialog (D66). ``over``: it does not run the session any more (D67).
     """
 
     pid: int
@@ -37,6 +37,7 @@ class ProcessNote(NamedTuple):
     home: str
     nonce: str = ""
     beside: bool = False
+    over: bool = False
 
 
 def split_note(data: bytes) -> tuple[ProcessNote | None, bytes]:

@@ -31,7 +31,7 @@ class Wire(BaseModel):
 
     def wire(self) -> dict[str, Any]:
         """Return the object as it is sent; nulls in free-form fields stay."""
-        body = self.model_dump(exclude_none=True)
+        body = self.model_dump(exclude_none=True, by_alias=True)
         for name in self.nullable:
             body.setdefault(name, None)
         return body

@@ -76,7 +76,9 @@ class SessionStart(ClientPayload):
 
     It is created when ``session_id`` is null, or unknown while ``resume`` is false. ``worktree``: a
     new session begins in a work tree of this branch, which is made (D64); ``trust`` as in
-    ``git_commit``.
+    ``git_commit``. With ``resume``, an id that only the agent's own store knows begins that session
+    here, in its stored directory. ``take_over``: an observed session goes on under the bridge;
+    ``end_terminal`` also ends the program that runs it now, if that is idle or asks (D67).
     """
 
     type = "session_start"
@@ -87,6 +89,7 @@ class SessionStart(ClientPayload):
     session_id: types.SessionId | None = None
     working_directory: str
     resume: bool
+    take_over: Literal[True, "end_terminal"] | None = None
     worktree: str | None = None
     trust: str | None = None
 
@@ -96,12 +99,35 @@ class SessionEnd(SessionPayload):
 
     The client that ended it gets the row under the id of its request, and not again. No join is
     needed while the agent is being started, or once the grace timer closed the session.
+    ``give_back``: the agent is stopped and the session is paused, to go on in a terminal; a
+    ``session_update`` is the answer, and nothing has ended (D67).
     """
 
     type = "session_end"
     from_server = True
+    reply = ("session_update",)
     feed = "all"
     reason: types.SessionEndReason
+    give_back: bool | None = None
+
+
+class HistoryList(ClientPayload):
+    """Ask for the sessions that an agent keeps in its own store, newest first (D67).
+
+    ``directory``: only those that began there or below; ``query``: words of the title or the
+    directory; ``before``: only those whose last activity is earlier.
+    """
+
+    type = "history_list"
+    queue = "files"
+    reply = ("history_list_response",)
+    agent: str
+    directory: str | None = None
+    query: str | None = Field(None, max_length=200)
+    limit: Annotated[
+        int, Field(ge=1, le=limits.HISTORY_SESSIONS), _null_is(limits.HISTORY_SESSIONS)
+    ] = limits.HISTORY_SESSIONS
+    before: types.Timestamp | None = None
 
 
 class Message(SessionPayload):

@@ -126,7 +126,8 @@ class AgentInfo(Sent):
     ``version``: once known, an ACP agent's when it was first started. ``reason``: why it cannot
     start. ``can_modify``: a ``modified`` call runs with the new parameters; else it is refused, and
     the agent asks anew with them. ``asks``: it asks before it changes or runs something (D59); left
-    out while unknown.
+    out while unknown. ``history``: why its past sessions cannot be listed and continued here; left
+    out where they can (D67).
     """
 
     name: str
@@ -135,6 +136,7 @@ class AgentInfo(Sent):
     asks: bool | None = None
     version: str | None = None
     reason: str | None = None
+    history: str | None = None
 
 
 class ForwarderInfo(Sent):

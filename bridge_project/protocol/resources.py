@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from pydantic import ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from bridge_project.protocol import types
 from bridge_project.protocol.base import Sent
@@ -14,6 +14,15 @@ class Doing(Sent):
     tool: str
     summary: str
     since: types.Timestamp
+
+
+class SentWithNull(Sent):
+    """Send fields of ``nullable`` as null, because a client merges an update."""
+
+    # without a return type the schema stays that of the fields
+    @model_serializer(mode="wrap")
+    def _with_null(self, write: SerializerFunctionWrapHandler):  # type: ignore[no-untyped-def]
+        return dict.fromkeys(self.nullable) | write(self)
 
 
 class RuleUse(Sent):
@@ -49,7 +58,21 @@ class Usage(Sent):
     limits: list[UsageLimit] | None = None
 
 
-class SessionState(Sent):
+class Continue(SentWithNull):
+    """Say how a device can go on with a session (D67).
+
+    ``join``: ``session_start``, with ``resume`` for one that rests; ``take_over``: the same with
+    ``take_over``; ``ends``: that ends the program that runs it at the machine. ``how`` null: not at
+    all, for ``reason``.
+    """
+
+    nullable = frozenset({"how"})
+    how: types.ContinueHow | None = None
+    reason: str = ""
+    ends: bool = False
+
+
+class SessionState(SentWithNull):
     """Describe a session for home screens, beyond the specification (D54).
 
     ``turn``: the agent does nothing, works, or waits for a person; ``doing`` is null when no tool
@@ -70,12 +93,7 @@ class SessionState(Sent):
     quiet_since: types.Timestamp | None = None
     rules: list[SessionRule] = []
     usage: Usage | None = None
-
-    # Sent as null, because a client merges an update into its state. Without a return type the
-    # schema stays that of the fields.
-    @model_serializer(mode="wrap")
-    def _with_null(self, write: SerializerFunctionWrapHandler):  # type: ignore[no-untyped-def]
-        return dict.fromkeys(self.nullable) | write(self)
+    continue_: Continue = Field(alias="continue")
 
 
 class SessionInfo(SessionState):
@@ -83,6 +101,17 @@ class SessionInfo(SessionState):
     agent: str
     title: str
     working_directory: str | None = None
+
+
+class PastSession(Sent):
+    """Describe a session of an agent's store; ``live``: a program runs it (D67)."""
+
+    agent: str
+    session_id: str
+    title: str
+    working_directory: str
+    last_activity_at: types.Timestamp
+    live: bool
 
 
 class SubAgent(Sent):
@@ -148,8 +177,6 @@ class RuleOffer(Sent):
     label: str
     covers: str
     excluded: str = Field(alias="not")
-
-    model_config = ConfigDict(serialize_by_alias=True)
 
 
 class ToolErrorDetails(Sent):

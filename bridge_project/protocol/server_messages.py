@@ -9,6 +9,7 @@ from bridge_project.protocol.base import ServerPayload
 from bridge_project.protocol.resources import (
     ApprovalOption,
     HealthChecks,
+    PastSession,
     Presence,
     PushOffer,
     RuleOffer,
@@ -110,7 +111,8 @@ class SessionReady(ServerPayload):
     """Confirm a join; ``branch`` is empty outside a git repository.
 
     ``asks`` (added, D59): the agent asks before it changes or runs something; null when unknown, as
-    for an observed session.
+    for an observed session. ``resume_command`` (added, D67): what continues the session in a
+    terminal, in the working directory, once it has been given back.
     """
 
     type = "session_ready"
@@ -122,6 +124,19 @@ class SessionReady(ServerPayload):
     status: Literal["ready"] = "ready"
     session_status: types.SessionStatus
     asks: bool | None = None
+    resume_command: str | None = None
+
+
+class HistoryListResponse(ServerPayload):
+    """List sessions of an agent's own store inside the allowed roots (D67).
+
+    ``more``: there are older ones. ``session_id`` is that of the bridge's session where the bridge
+    runs or ran it under another one.
+    """
+
+    type = "history_list_response"
+    sessions: list[PastSession]
+    more: bool
 
 
 class SessionStarted(ServerPayload):

@@ -31,6 +31,7 @@ ConnectionMode = Literal[
 SessionStatus = Literal["created", "active", "paused", "closed", "error"]
 SessionKind = Literal["observed", "bridge"]
 Turn = Literal["idle", "working", "waiting"]
+ContinueHow = Literal["join", "answer", "take_over"]
 SessionEndReason = Literal["user_request", "timeout", "error", "completed"]
 MessageState = Literal["queued", "given", "refused"]  # D71
 LimitStatus = Literal["ok", "near", "reached"]  # D72

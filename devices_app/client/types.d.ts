@@ -13,13 +13,16 @@ type Child = Node | string | number | boolean | null | undefined | Child[];
 type Decision = Wire.Requests["approval_response"]["decision"];
 type Risk = Wire.Payloads["approval_required"]["risk_level"];
 
-interface Session extends Omit<Wire.SessionInfo, "kind"> {
+interface Session extends Omit<Wire.SessionInfo, "kind" | "continue"> {
   kind: Wire.SessionInfo["kind"] | "";
   working_directory: string;
   unseen: boolean;
   failed: boolean;
   trouble: string;
   asks?: boolean | null;
+  /** absent in what an older page has stored */
+  continue?: Wire.Continue;
+  resume_command?: string;
   branch?: string;
   created_at?: string;
 }
@@ -248,7 +251,7 @@ interface Commands {
   discard(id: string): void;
   ask(type: keyof Wire.Replies, payload: Free): Promise<any>;
   send(type: keyof Wire.Requests, payload: Free): void;
-  resume(session: string): Promise<void>;
+  resume(session: string, how?: Free): Promise<string>;
   startSession(
     session: string,
     agent: string,

@@ -18,7 +18,7 @@ from sessions_app.approvals import service as approvals
 from sessions_app.log.outbox import Outbox
 from sessions_app.log.reader import Row
 from sessions_app.models import Session, ToolCall
-from sessions_app.observed import processes
+from sessions_app.observed import desk, processes
 from sessions_app.observed import sessions as observed_sessions
 
 # notifications that tell the state of the turn
@@ -72,7 +72,7 @@ def _begin(
     if projection.starts_program(event) and again and not shared:
         approvals.reject_passed_over(box, session)
         session.tasks = ""
-    if again and not (shared and session.status != Session.Status.CLOSED):
+    if again and not (shared and session.status == Session.Status.ACTIVE):
         observed_sessions.reopen(session)
     if new or again:
         observed_sessions.announce_start(box, session)
@@ -80,7 +80,7 @@ def _begin(
 
 def _opens_again(session: Session, event: HookEvent) -> bool:
     """Return whether an event begins a session, or begins it again after its end."""
-    if session.status != Session.Status.CLOSED:
+    if session.status == Session.Status.ACTIVE:
         return event.event == "SessionStart"
     if session.closed_at is None:  # it was only silent
         return event.event != "SessionEnd"
@@ -173,11 +173,15 @@ def _end(box: Outbox, session: Session, event: HookEvent, process: ProcessNote |
         session.closed_at = session.closed_at or projection.time_of(event)
         return False  # it was said then
     if process and processes.others_live(session, process):  # it goes on in another terminal
-        processes.remove(session, process)
+        processes.end(session, process)
+        return False
+    if session.session_id in desk.taking:  # the bridge has ended its program, to go on with it
         return False
     reason = projection.end_reason(event)
     observed_sessions.close(box, session, reason, by=ToolCall.DecidedBy.AGENT)
-    session.closed_at, session.processes = projection.time_of(event), ""
+    session.closed_at = projection.time_of(event)
+    if process:
+        processes.end(session, process)
     return True
 
 

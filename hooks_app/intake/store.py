@@ -23,9 +23,11 @@ from bridge_project.protocol.hooks import HookEvent
 from bridge_project.protocol.types import now_text, parse_timestamp
 from hooks_app.intake import observed, projection
 from hooks_app.models import HookEvent as StoredEvent
+from sessions_app.agents import giving_way
 from sessions_app.log import ingest_sql
 from sessions_app.log.outbox import Outbox, outbox
 from sessions_app.models import LogRow, Session
+from sessions_app.observed import desk
 from sessions_app.observed import sessions as observed_sessions
 
 _WRITE_RECORD = ingest_sql.insert_into(
@@ -108,6 +110,13 @@ class _Group:
         self._sessions = ingest_sql.read_sessions(
             box.cursor, {one.event.session_id for one in posted}
         )
+        # the agent's own id of a session that the bridge runs, or has run (D67)
+        unknown = {one.event.session_id for one in posted} - self._sessions.keys()
+        by_own_id = ingest_sql.read_sessions(box.cursor, unknown, by="resume_id")
+        self._run_by_bridge = {
+            one.resume_id: self._sessions.setdefault(one.session_id, one)
+            for one in by_own_id.values()
+        }
         keys = [session.pk for session in self._sessions.values()]
         self._joined = ingest_sql.count_joins(box.cursor, keys, box.now)
         self._touched: dict[str, Session] = {}
@@ -117,11 +126,16 @@ class _Group:
         """Append an event's messages and apply it to its session, once.
 
         1. One that was stored before, here or earlier, has its first receipt (D31). 2. Find its
-        session, or make it. 3. Complete a SessionEnd. 4. Append what it says. 5. Record it.
+        session, or make it; one that the bridge runs is left to a program at the desk. 3. Complete
+        a SessionEnd. 4. Append what it says. 5. Record it.
         """
         if event.event_id and event.event_id in self._receipts:
             return self._receipts[event.event_id]
         session, new = self._session_of(event, source)
+        event = replace(event, session_id=session.session_id)
+        ours = session.kind == Session.Kind.BRIDGE and event.event != "SessionEnd"
+        if ours and desk.writes(process):
+            giving_way.to_the_desk(self._box, session)
         joined = self._joined.get(session.pk, 0)
         receipt = Receipt(event.event_id or str(uuid.uuid4()), joined)
         whole = _summarize(self._box, session, event, self._records)
@@ -134,11 +148,13 @@ class _Group:
     def _session_of(self, event: HookEvent, source: str) -> tuple[Session, bool]:
         """Return an event's session, and whether this event has made it."""
         session = self._sessions.get(event.session_id)
+        session = session or self._run_by_bridge.get(event.session_id)
         if new := session is None:
             session = observed_sessions.create_observed(event.session_id, self._box.now)
-        if source and session.kind == Session.Kind.OBSERVED:
+        named = source not in ("", observed_sessions.DEFAULT_AGENT)
+        if named and session.kind == Session.Kind.OBSERVED:
             session.agent_type = printable(source)[: projection.NAME_CHARS] or session.agent_type
-        self._sessions[event.session_id] = self._touched[event.session_id] = session
+        self._sessions[session.session_id] = self._touched[session.session_id] = session
         return session, new
 
     def write(self) -> None:

@@ -18,6 +18,7 @@ from bridge_project.protocol.resources import ApprovalOption
 from bridge_project.protocol.risk import risk_of
 from bridge_project.protocol.types import Decision
 from sessions_app.agents.events import ApprovalAsked, ApprovalWithdrawn, EventQueue, ToolStarted
+from sessions_app.agents.past.store import Store
 from sessions_app.agents.sanitize import is_too_large
 from sessions_app.approvals.tool_call import Call, describe
 
@@ -43,8 +44,9 @@ class AgentKind:
     names, or "". ``can_modify``: a ``modified`` call runs with the new parameters; else the driver
     refuses it and tells the agent to ask again with them. ``asks``: what is known before a session
     starts (D59). ``history`` returns the messages of a session by the agent's id of it, whether or
-    not it runs; None: only its driver can, if at all. A kind that is not ``real`` is scripted: it
-    is never preferred and has no breaker.
+    not it runs; None: only its driver can, if at all. ``store``: what it keeps of its sessions, for
+    those that run elsewhere; where there is none, ``no_store`` says why (D67). A kind that is not
+    ``real`` is scripted: it is never preferred and has no breaker.
     """
 
     name: str
@@ -56,6 +58,8 @@ class AgentKind:
     can_modify: bool = True
     asks: Callable[[], bool | None] = lambda: True
     history: Callable[[str], Sequence[HistoryMessage]] | None = None
+    store: Store | None = None
+    no_store: str = "Nothing tells the bridge whether a terminal has its sessions open."
 
 
 @dataclass(frozen=True, slots=True)

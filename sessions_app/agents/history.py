@@ -16,10 +16,19 @@ from sessions_app.agents import registry
 from sessions_app.agents.driver import HistoryMessage
 from sessions_app.agents.prompts import prompt_event
 from sessions_app.agents.supervisor import supervisor
-from sessions_app.log.reader import Row, size_of
-from sessions_app.models import Session
+from sessions_app.log.reader import COLUMNS, Row, size_of
+from sessions_app.models import LogRow, Session
 
+_PROMPT = '"UserPromptSubmit"'
 _IDS = uuid.UUID("0d6c1d0e-8a53-4f0b-9a35-6a1f3c1d7b52")  # the namespace of the messages' ids
+
+
+def frames_before(feed_id: int) -> list[str]:
+    """Return the conversation before the log's rows of a session that began elsewhere."""
+    if not Session.objects.filter(feed_id=feed_id, began_elsewhere=True).exists():
+        return []
+    prompts = LogRow.objects.filter(feed=feed_id, type="agent_event", frame__contains=_PROMPT)
+    return frames_of(feed_id, [Row(*row) for row in prompts.order_by("seq").values_list(*COLUMNS)])
 
 
 def frames_of(feed_id: int, rows: Sequence[Row]) -> list[str]:

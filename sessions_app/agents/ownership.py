@@ -7,21 +7,25 @@ D36, D46).
 import uuid
 from collections.abc import Collection
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import structlog
 from django.db.models import Q
 
 from bridge_project.kernel.config import conf
 from bridge_project.kernel.errors import BridgeError
+from bridge_project.protocol.catalogue import encode
 from devices_app import audit, pairing
 from devices_app.models import Device
 from sessions_app import leases, notifications, session_view
-from sessions_app.agents import inbox
+from sessions_app.agents import inbox, session_writer
+from sessions_app.agents.past.store import PastSession
 from sessions_app.agents.sanitize import storable_reason
 from sessions_app.agents.session_writer import OwnershipLost, writing
+from sessions_app.approvals import service as approvals
 from sessions_app.log.outbox import outbox
-from sessions_app.models import Feed, LogRow, Process, Session
+from sessions_app.models import Feed, LogRow, Process, Session, ToolCall
+from sessions_app.observed import processes as observed_processes
 from sessions_app.observed import sessions as observed_sessions
 from sessions_app.socket import presence
 
@@ -69,11 +73,16 @@ def was_prompted(session: Session) -> bool:
 
 
 def reserve(
-    session_id: str | None, agent: str, directory: str, device: Device
+    session_id: str | None,
+    agent: str,
+    directory: str,
+    device: Device,
+    past: PastSession | None = None,
 ) -> tuple[Session, bool]:
     """Create a session owned by this process; return it and whether it is new.
 
-    Raises AUTH_FAILED for a device that was revoked meanwhile, SESS_LIMIT_REACHED.
+    ``past``: one of the agent's store, which goes on here; what was before is told from its records
+    (D67). Raises AUTH_FAILED for a device that was revoked meanwhile, SESS_LIMIT_REACHED.
     """
     with outbox() as box:
         if known := observed_sessions.find(session_id):
@@ -91,7 +100,8 @@ def reserve(
             created_at=box.now,
             last_activity_at=box.now,
         )
-        observed_sessions.set_title(session, "")
+        observed_sessions.set_title(session, past.title if past else "")
+        session.resume_id, session.began_elsewhere = past.own_id if past else "", bool(past)
         session.save()
         details = {"subject": agent, "directory": directory}
         audit.record("session_start", device=device, session_id=session.session_id, **details)
@@ -116,6 +126,50 @@ def reserve_again(session_pk: int, device: Device) -> tuple[Session, bool]:
         ids = {"session_id": session.session_id, "subject": session.agent_type}
         audit.record("session_resume", device=device, **ids)
         return session, True
+
+
+def reserve_observed(
+    session_pk: int, agent: str, past: PastSession, directory: str, device: Device, *, ended: bool
+) -> tuple[Session, bool]:
+    """Take over an observed session that no program runs; the rest is as `reserve`.
+
+    ``ended``: its program was ended for it, which every device is told.
+    """
+    with outbox() as box:
+        session = get_session(session_pk)
+        if session.kind == Session.Kind.BRIDGE:  # another device was quicker
+            return session, False
+        pairing.check_not_revoked(device.pk)
+        _check_limit()
+        approvals.close_calls(box, session, by=ToolCall.DecidedBy.BRIDGE, reason="taken_over")
+        session.set_turn(Session.Turn.IDLE)
+        session.tasks = session.held_stop = ""
+        observed_processes.end_all(session)
+        session_writer.set_kind(session, Session.Kind.BRIDGE)
+        session.agent_type, session.working_directory = agent, directory
+        session.status, session.closed_at = Session.Status.PAUSED, None
+        session.owner, session.resume_id = leases.current(), past.own_id
+        session.began_elsewhere, session.expired, session.forgotten = True, False, False
+        session.last_activity_at = box.now
+        session.save()
+        if ended:
+            words = f"{device.name} has ended its program at the machine, and goes on."
+            box.append_to_all(encode(notifications.happened(session, "taken_over", words)))
+        about: dict[str, Any] = {"session_id": session.session_id, "subject": agent, "ended": ended}
+        audit.record("session_take_over", device=device, **about)
+        return session, True
+
+
+def check_room(device: Device) -> None:
+    """Raise what `reserve` would raise now."""
+    with outbox():
+        pairing.check_not_revoked(device.pk)
+        _check_limit()
+
+
+def find_by_own_id(own_id: str) -> Session | None:
+    """Return the session that the bridge runs, or ran, under the agent's id."""
+    return Session.objects.filter(resume_id=own_id).select_related("feed").first()
 
 
 def _check_limit() -> None:
@@ -187,6 +241,17 @@ def _why(session: Session) -> str:
     """Return why it was paused, and what a person can do about it."""
     go_on = " Resume the session to go on." if session_view.is_resumable(session) else ""
     return f"{session.reason}{go_on}"
+
+
+def give_back(session_pk: int, device: Device | None) -> None:
+    """Give a session back to its desk: observed, and paused until that goes on."""
+    with writing(session_pk, owner=None) as writer:
+        session = writer.session
+        if session.kind != Session.Kind.BRIDGE or session.status == Session.Status.CLOSED:
+            raise BridgeError("SESS_CLOSED", session_id=session.session_id)
+        writer.leave("given_back")
+        session.status, session.closed_at = Session.Status.PAUSED, writer.box.now
+        audit.record("session_give_back", device=device, session_id=session.session_id)
 
 
 def release(session_pk: int, reason: str, *, forgotten: bool) -> None:

@@ -67,6 +67,7 @@ def listed() -> list[AgentInfo]:
             asks=kind.asks(),
             version=kind.version()[:VERSION_MAX_CHARS] or None,
             reason=reason,
+            history=None if kind.store else kind.no_store,
         )
         for kind in KINDS.values()
     ]

@@ -26,12 +26,12 @@ from sessions_app.approvals.rules import store as rules
 from sessions_app.approvals.tool_call import usable_id
 from sessions_app.log.outbox import Outbox, outbox
 from sessions_app.log.reader import Row
-from sessions_app.models import Command, LogRow, Session, ToolCall
+from sessions_app.models import Command, Feed, LogRow, Session, ToolCall
 from sessions_app.observed import sessions as observed_sessions
 
 log = structlog.get_logger("bridge.agent")
 
-_STATE = ("status", "reason", "owner", "closed_at", "expired", "forgotten", "asks", "rules")
+_STATE = ("kind", "status", "reason", "owner", "closed_at", "expired", "forgotten", "asks", "rules")
 _TURN = ("turn", "doing", "pending_approvals")
 _SAVED = (*_STATE, *_TURN, "open_message", "resume_id", "last_activity_at", "title", "usage")
 
@@ -257,7 +257,8 @@ class SessionWriter:
         approvals.fail_unfinished_calls(self.box, self.session, reason)
         if cut:
             self.open_stream()
-        stopped = reason in ("interrupted", "session_closed")  # by somebody, or by a timer
+        # by somebody, or by a timer
+        stopped = reason in ("interrupted", "session_closed", "given_back", "at_the_desk")
         self.close_stream(finish, interrupted=stopped or None)
         self.session.set_turn(Session.Turn.IDLE)
 
@@ -269,6 +270,18 @@ class SessionWriter:
         inbox.forget(self.session, prompts=False)
         self.session.status, self.session.owner = status, None
         self.session.reason = sanitize.storable_reason(reason)
+
+    def leave(self, why: str) -> None:
+        """Make it an observed session again: given back, or taken back at the desk (D67).
+
+        The process that runs its agent ends that, as after ``end``. ``why``: what rejects its open
+        approvals.
+        """
+        inbox.forget(self.session, prompts=True)
+        inbox.wake(self.session)
+        self._cut_turn(why, "stop")
+        self.session.owner, self.session.expired, self.session.reason = None, False, ""
+        set_kind(self.session, Session.Kind.OBSERVED)
 
     def end(
         self, reason: SessionEndReason, *, expired: bool = False, row_id: str | None = None
@@ -285,6 +298,13 @@ class SessionWriter:
         self._cut_turn("session_closed", "stop")
         self.session.owner, self.session.expired = None, expired
         observed_sessions.close(self.box, self.session, reason, row_id=row_id)
+
+
+def set_kind(session: Session, kind: Session.Kind) -> None:
+    """Change who runs a session, and how devices get its feed; the caller saves."""
+    session.kind = kind
+    session.feed.kind = Feed.Kind(kind.value)
+    Feed.objects.filter(pk=session.feed_id).update(kind=session.feed.kind)
 
 
 @contextmanager

@@ -97,7 +97,8 @@ async def _not_started(launch: Launch, error: Exception) -> BridgeError:
         launch.breaker.failed()
     forgotten = code == "SESS_NOT_RESUMABLE"
     try:
-        if forgotten or session.status == Session.Status.CLOSED:  # which stays closed
+        resumed = session.status != Session.Status.CREATED
+        if (forgotten and resumed) or session.status == Session.Status.CLOSED:  # which stays so
             await agent_writers.retry(ownership.release, session.pk, reason, forgotten=forgotten)
         else:
             await agent_writers.retry(

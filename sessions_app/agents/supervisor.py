@@ -17,7 +17,7 @@ from bridge_project.kernel.errors import BridgeError
 from bridge_project.kernel.threads import agent_writers, disk, readers
 from devices_app.models import Device
 from sessions_app import leases, working_directory
-from sessions_app.agents import breaker, ownership, registry, starting
+from sessions_app.agents import breaker, ownership, registry, starting, taking_over
 from sessions_app.agents.driver import AgentKind, HistoryMessage
 from sessions_app.agents.process import groups
 from sessions_app.agents.session_runner import How, SessionRunner
@@ -98,9 +98,47 @@ class Supervisor:
         """
         self._check_running()
         kind = await starting.find_kind_to_resume(session)
+        await taking_over.check_no_writer(session, kind)
         await self._end_lost(session.pk)
         reserve = partial(ownership.reserve_again, session.pk, device)
         return await self._run(kind, failure_id, reserve)
+
+    async def begin_past(
+        self, agent: str, session_id: str, device: Device, failure_id: str
+    ) -> Session:
+        """Begin a session that only the agent's own store knows, where it was begun (D67).
+
+        Raises as `create`; SESS_NOT_FOUND for one that is not there, or outside the roots,
+        SESS_AT_THE_DESK while a program runs it.
+        """
+        self._check_running()
+        kind, past, where = await taking_over.find_past(agent, session_id)
+        reserve = partial(ownership.reserve, session_id, kind.name, where, device, past)
+        return await self._run(kind, failure_id, reserve)
+
+    async def take_over(
+        self, session: Session, agent: str, device: Device, failure_id: str, *, end: bool
+    ) -> Session:
+        """Go on with an observed session under the bridge (D67).
+
+        ``end``: a program that runs it is ended. Raises as `resume`, and SESS_AT_THE_DESK.
+        """
+        self._check_running()
+        kind, past, where = await taking_over.check(session, agent, device)
+        async with taking_over.from_the_desk(session, kind, end=end) as ended:
+            about = (session.pk, kind.name, past, where, device)
+            reserve = partial(ownership.reserve_observed, *about, ended=ended)
+            return await self._run(kind, failure_id, reserve)
+
+    async def give_back(self, session: Session, device: Device | None) -> None:
+        """Stop the agent of a session that goes on at its desk (D67).
+
+        Raises SESS_CLOSED.
+        """
+        await agent_writers.run(ownership.give_back, session.pk, device)
+        if launch := self._starting.get(session.pk):
+            launch.cancel()
+        await self._end_former(session.pk)
 
     def _check_running(self) -> None:
         if self._ticker is None:
@@ -213,6 +251,8 @@ class Supervisor:
 
     async def _end_session(self, runner: SessionRunner, how: How, reason: str) -> None:
         log.info("agent_ended", session=runner.session_id, how=how, reason=reason)
+        if how == "released" and runner.in_use:  # whoever has it now may write at once
+            await groups.within(limits.INTERRUPTED_SECONDS, runner.driver.interrupt())
         await runner.stop()
         pk = runner.session_pk
         try:

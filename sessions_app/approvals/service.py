@@ -343,12 +343,12 @@ def fail_unfinished_calls(box: Outbox, session: Session, reason: str) -> None:
         _end(box, session, record, outcome, ran=False)
 
 
-def close_calls(box: Outbox, session: Session, *, by: str) -> None:
-    """Reject pending calls and end the open ones: the session has ended (D38).
+def close_calls(box: Outbox, session: Session, *, by: str, reason: str = "session_closed") -> None:
+    """Reject pending calls and end the open ones: the session has ended (D38, D67).
 
     What a device has rejected stays open: its tool may be reported to have run only now (D37).
     """
-    reject_pending(box, session, by=by, reason="session_closed")
+    reject_pending(box, session, by=by, reason=reason)
     _report_without_result(box, session)
     refused = Q(decision=_REJECTED, decided_by=ToolCall.DecidedBy.DEVICE)
     open_calls.of(session).exclude(refused).update(finished_at=box.now)

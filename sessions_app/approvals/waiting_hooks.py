@@ -17,6 +17,7 @@ from django.utils import timezone
 from bridge_project.kernel import failure_alerts, limits
 from bridge_project.kernel.database import STORAGE_ERRORS
 from bridge_project.kernel.process_note import ProcessNote
+from bridge_project.kernel.processes import is_comparable, lives
 from bridge_project.kernel.threads import answers, readers
 from bridge_project.protocol.server_messages import ApprovalRecorded
 from sessions_app import away, leases
@@ -129,7 +130,7 @@ def _look() -> None:
 
 
 def _is_gone(process: ProcessNote) -> bool:
-    return processes.is_comparable(process) and not processes.lives(process)
+    return is_comparable(process) and not lives(process)
 
 
 def _answered_at_desk(record: ToolCall, hook: HeldHook) -> bool:

@@ -19,7 +19,7 @@ from bridge_project.protocol.types import SessionEndReason, SessionStatus
 from devices_app import audit
 from devices_app.models import Device
 from sessions_app import session_view, work_trees, working_directory
-from sessions_app.agents import ownership, prompts, session_writer, starting
+from sessions_app.agents import ownership, prompts, session_writer, starting, taking_over
 from sessions_app.agents.supervisor import supervisor
 from sessions_app.approvals import decisions, waiting_hooks
 from sessions_app.log import reader
@@ -60,8 +60,8 @@ async def session_start(connection: ClientConnection, message: ClientMessage) ->
     payload: c.SessionStart = message.payload
     session = await readers.run(observed_sessions.find, payload.session_id)
     if session is None and payload.session_id and payload.resume:
-        raise BridgeError("SESS_NOT_FOUND", session_id=payload.session_id)
-    if session is None or _must_wait(session, resume=payload.resume):
+        session = await readers.run(ownership.find_by_own_id, payload.session_id)
+    if session is None or _must_wait(session, payload):
         work = _create if session is None and payload.session_id is None else _start
         if session is None and payload.session_id:
             connection.starting.add(payload.session_id)
@@ -70,9 +70,10 @@ async def session_start(connection: ClientConnection, message: ClientMessage) ->
         await _join(connection, message, session)
 
 
-def _must_wait(session: Session, *, resume: bool) -> bool:
+def _must_wait(session: Session, payload: c.SessionStart) -> bool:
     """Return whether the session's agent is being started, or must be."""
-    resumed = resume and session_view.is_at_rest(session)
+    taken = payload.take_over is not None and session.kind == Session.Kind.OBSERVED
+    resumed = payload.resume and (taken or session_view.is_at_rest(session))
     return session.status == Session.Status.CREATED or resumed
 
 
@@ -124,6 +125,23 @@ async def _new(
         raise
 
 
+async def _taken_over(
+    connection: ClientConnection, session: Session, payload: c.SessionStart
+) -> Session:
+    end = payload.take_over == "end_terminal"
+    with _notified_once(connection) as failure_id:
+        about = (session, payload.agent, connection.paired, failure_id)
+        return await supervisor.take_over(*about, end=end)
+
+
+async def _begun_before(connection: ClientConnection, payload: c.SessionStart) -> Session:
+    """Begin a session of the agent's own store."""
+    assert payload.session_id is not None
+    with _notified_once(connection) as failure_id:
+        about = (payload.agent, payload.session_id, connection.paired, failure_id)
+        return await supervisor.begin_past(*about)
+
+
 async def _resumed(connection: ClientConnection, session: Session) -> Session:
     with _notified_once(connection) as failure_id:
         return await supervisor.resume(session, connection.paired, failure_id)
@@ -134,12 +152,19 @@ async def _start(connection: ClientConnection, message: ClientMessage) -> None:
     payload: c.SessionStart = message.payload
     try:
         session, resumed = await readers.run(observed_sessions.find, payload.session_id), False
-        if session is None:
+        if session is None and payload.resume:
+            session = await readers.run(ownership.find_by_own_id, str(payload.session_id))
+        if session is None and payload.resume:
+            session, resumed = await _begun_before(connection, payload), True
+        elif session is None:
             session = await _new(connection, payload, payload.session_id)
         elif session.status == Session.Status.CREATED:
             session = await starting.wait_for_start(session)
-        elif resumed := _must_wait(session, resume=payload.resume):
-            session = await _resumed(connection, session)
+        elif resumed := _must_wait(session, payload):
+            if session.kind == Session.Kind.OBSERVED:
+                session = await _taken_over(connection, session, payload)
+            else:
+                session = await _resumed(connection, session)
     finally:
         connection.starting.discard(str(payload.session_id))
     await _join(connection, message, session, resumed=resumed)
@@ -196,6 +221,7 @@ async def _branch(directory: str) -> str:
 
 async def _ready(session: Session) -> s.SessionReady:
     branch = await _branch(session.working_directory)
+    store = taking_over.store_of(session)
     return s.SessionReady(
         session_id=session.session_id,
         agent=session.agent_type,
@@ -203,6 +229,7 @@ async def _ready(session: Session) -> s.SessionReady:
         branch=branch,
         session_status=cast(SessionStatus, session.status),
         asks=session.asks,
+        resume_command=store.resume_command(session.resume_id) if store else None,
     )
 
 
@@ -218,6 +245,9 @@ async def session_end(connection: ClientConnection, message: ClientMessage) -> N
         answer = c.SessionEnd(session_id=session.session_id, reason=reason)
         await connection.send_payload(answer, id=message.id)
         return
+    if message.payload.give_back:
+        await _give_back(connection, message, session)
+        return
     row_id, answers = str(uuid.uuid4()), connection.delivery.answers
     answers[row_id] = message.id  # before the row is written: it is sent as soon as it commits
     try:
@@ -226,6 +256,18 @@ async def session_end(connection: ClientConnection, message: ClientMessage) -> N
         answers.pop(row_id, None)
         raise
     await work_trees.remove(session.session_id)
+
+
+async def _give_back(
+    connection: ClientConnection, message: ClientMessage, session: Session
+) -> None:
+    if taking_over.store_of(session) is None:
+        words = "This agent's terminal program would not show what was said here."
+        raise BridgeError("SESS_NOT_RESUMABLE", words, session_id=session.session_id)
+    await supervisor.give_back(session, connection.device)
+    now = await readers.run(ownership.get_session, session.pk)
+    update = s.SessionUpdate(session=session_view.info_of(now))
+    await connection.send_payload(update, id=message.id)
 
 
 def _end(session_pk: int, reason: SessionEndReason, device: Device | None, row_id: str) -> None:

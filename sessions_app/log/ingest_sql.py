@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from django.db import connection
 from django.db.models import Model
@@ -159,13 +159,13 @@ def discard(cursor: Any, rows: Sequence[tuple[int, int, int]]) -> None:
 _SESSION_READ = (
     *("id", "session_id", "kind", "feed_id", "agent_type", "title", "titled", "working_directory"),
     *("status", "closed_at", "hook_count", "recent_events", "pending_approvals", "turn", "doing"),
-    *("decided_by_device", "processes", "tasks", "held_stop"),
+    *("decided_by_device", "processes", "tasks", "held_stop", "resume_id"),
 )
 _FEED_READ = ("id", "kind", "last_seq", "rows", "bytes")
 _READ_SESSIONS = f"""
     SELECT {_columns(_SESSION_READ, "s.{}")}, {_columns(_FEED_READ, "f.{}")}
     FROM "{_SESSION}" s JOIN "{_FEED}" f ON f.id = s.feed_id
-    WHERE s.session_id"""
+    WHERE s.{{}}"""
 _CONVERTED = ("closed_at", "last_activity_at", "last_sign_at", "recent_events")
 _PLAIN = (
     *("agent_type", "title", "titled", "working_directory", "status", "hook_count"),
@@ -177,12 +177,17 @@ _WRITE_SESSION = f"""
 """
 
 
-def read_sessions(cursor: Any, session_ids: Collection[str]) -> dict[str, Session]:
+def read_sessions(
+    cursor: Any,
+    session_ids: Collection[str],
+    *,
+    by: Literal["session_id", "resume_id"] = "session_id",
+) -> dict[str, Session]:
     """Return session id → session with its feed, with the fields events need."""
     if not session_ids:
         return {}
     found = {}
-    for values in read_where_in(cursor, _READ_SESSIONS, list(session_ids)):
+    for values in read_where_in(cursor, _READ_SESSIONS.format(by), list(session_ids)):
         own = dict(zip(_SESSION_READ, values, strict=False))
         if isinstance(own["recent_events"], str):
             own["recent_events"] = json.loads(own["recent_events"])

@@ -1,31 +1,27 @@
-"""Keep the processes of an observed session, and see which of them live (D65).
-
-A process is known by its id and its start, on this machine's present boot and in this process's pid
-namespace; what comes from elsewhere cannot be compared, and proves nothing.
-"""
+"""Keep the processes of an observed session, and see which of them live (D65)."""
 
 import json
 import os
-import stat
 from collections.abc import Iterable
-from functools import cache
-from pathlib import Path
-from typing import Any, Final
-
-import psutil
+from typing import Any
 
 from bridge_project.kernel import limits, threads
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.kernel.process_note import ProcessNote
+from bridge_project.kernel.processes import is_comparable, lives, read_own
 from sessions_app.models import Session
 
-REGISTRY_FILE_BYTES: Final = 64 * 1024
 BUSY, IDLE, WAITING = "busy", "idle", "waiting"  # what a registry says of a session
 
 
 def of(session: Session) -> list[ProcessNote]:
     """Return the known processes of a session, oldest first."""
     return [ProcessNote(**one) for one in json.loads(session.processes or "[]")]
+
+
+def running(session: Session) -> list[ProcessNote]:
+    """Return those of which nobody has said that they run it no more."""
+    return [one for one in of(session) if not one.over]
 
 
 def _keep(session: Session, known: Iterable[ProcessNote]) -> None:
@@ -39,19 +35,26 @@ def add(session: Session, process: ProcessNote) -> None:
     again = next((one for one in known if _same(one, process)), None)
     if again is None:
         _keep(session, [*known, process][-limits.PROCESSES_KEPT :])
-    elif not again.certain:
-        _keep(session, [one._replace(certain=True) if one is again else one for one in known])
+    elif again.over or not again.certain:
+        runs = again._replace(certain=True, over=False)
+        _keep(session, [runs if one is again else one for one in known])
 
 
-def remove(session: Session, process: ProcessNote) -> None:
-    """Forget a process that runs the session no more; the caller saves it."""
-    _keep(session, [one for one in of(session) if not _same(one, process)])
+def end(session: Session, process: ProcessNote) -> None:
+    """Note that a process runs the session no more; the caller saves it."""
+    others = [one for one in of(session) if not _same(one, process)]
+    _keep(session, [*others, process._replace(over=True)][-limits.PROCESSES_KEPT :])
+
+
+def end_all(session: Session) -> None:
+    """Note that no known process runs the session any more; the caller saves it."""
+    _keep(session, [one._replace(over=True) for one in of(session)])
 
 
 def others_live(session: Session, process: ProcessNote | None) -> bool:
     """Return whether another process than the one given certainly runs the session."""
     return process is not None and any(
-        one.certain and lives(one) for one in of(session) if not _same(one, process)
+        one.certain and lives(one) for one in running(session) if not _same(one, process)
     )
 
 
@@ -65,35 +68,6 @@ def all_gone(known: Iterable[ProcessNote]) -> bool:
 
 def _same(one: ProcessNote, other: ProcessNote) -> bool:
     return one[:4] == other[:4]  # id, start, boot and namespace
-
-
-def is_comparable(process: ProcessNote) -> bool:
-    """Return whether a process is of this boot and this pid namespace."""
-    return process.start is not None and (process.boot, process.space) == here()
-
-
-def lives(process: ProcessNote) -> bool:
-    """Return whether a process can be compared, and runs."""
-    return is_comparable(process) and start_of(process.pid) == process.start
-
-
-@cache
-def here() -> tuple[str, int | None]:
-    """Return the id of this boot, and the start of this namespace's first process."""
-    try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return "", None
-    return boot, start_of(1)
-
-
-def start_of(pid: int) -> int | None:
-    """Return a running process's start in ticks since the boot, else None."""
-    try:
-        state, *fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b") ")[2].split()
-        return None if state in (b"Z", b"X") else int(fields[18])
-    except (OSError, ValueError, IndexError):
-        return None
 
 
 def registered_state(session_id: str, process: ProcessNote) -> tuple[str, float] | None:
@@ -118,22 +92,8 @@ def is_script(session_id: str, process: ProcessNote) -> bool:
 def _registered(session_id: str, process: ProcessNote) -> dict[str, Any] | None:
     path = os.path.join(process.home, "sessions", f"{process.pid}.json")
     try:
-        found = threads.disk.call(process.home, _read_own, path)
+        found = threads.disk.call(process.home, read_own, path)
     except BridgeError:  # it lies on a disk that does not answer
         return None
     about = found.get("sessionId"), found.get("pid")
     return found if about == (session_id, process.pid) else None
-
-
-def _read_own(path: str) -> dict[str, Any]:
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    try:
-        with open(os.open(path, flags), "rb") as file:
-            about = os.fstat(file.fileno())
-            ours = stat.S_ISREG(about.st_mode) and about.st_uid == os.geteuid()
-            if not ours or about.st_mtime < psutil.boot_time():
-                return {}
-            found = json.loads(file.read(REGISTRY_FILE_BYTES))
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}

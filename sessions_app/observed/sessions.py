@@ -126,13 +126,14 @@ def _title(text: str) -> str:
 def close_idle() -> int:
     """Close unused sessions; return how many.
 
-    Observed ones after 24 hours without an event, paused and failed ones of the bridge after 30
-    days; these are forgotten next.
+    Observed ones after 24 hours without an event, paused and failed ones after 30 days; these are
+    forgotten next.
     """
     now = ages.now()
     day = now - timedelta(seconds=limits.OBSERVED_IDLE_SECONDS)
     month = now - timedelta(seconds=limits.RESUMABLE_SESSION_KEEP_SECONDS)
-    quiet = Q(kind=Session.Kind.OBSERVED, last_activity_at__lt=day)
+    observed = Q(kind=Session.Kind.OBSERVED, status=Session.Status.ACTIVE)
+    quiet = observed & Q(last_activity_at__lt=day)
     at_rest = Q(status__in=(Session.Status.PAUSED, Session.Status.ERROR), owner=None)
     idle = Session.objects.filter(quiet | (at_rest & Q(last_activity_at__lt=month))).exclude(
         status=Session.Status.CLOSED

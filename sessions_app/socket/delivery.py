@@ -182,7 +182,12 @@ class Delivery:
         missed = await readers.retry(reader.missed, *about, whole=resumed)
         rows = [row for row in missed.rows if row.id not in self._asked]
         session_id = await readers.retry(notifications.session_of, feed_id) or ""
-        if missed.lost and (frames := await readers.retry(history.frames_of, feed_id, missed.rows)):
+        frames: list[str] = []
+        if missed.lost:
+            frames = await readers.retry(history.frames_of, feed_id, missed.rows)
+        elif resumed or feed_id not in self.sent:
+            frames = await readers.retry(history.frames_before, feed_id)
+        if frames:
             message = encode_replay(session_id, frames, complete=False, source="agent")
             await self._connection.send_in_turn(message.text)
         if rows or missed.cut or missed.lost:

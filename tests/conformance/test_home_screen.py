@@ -17,7 +17,7 @@ from tests.conformance.samples import hook, new_session, prompt
 
 pytestmark = pytest.mark.spec("ws.session_update")
 
-INFO = set(SessionInfo.model_fields)
+INFO = {field.alias or name for name, field in SessionInfo.model_fields.items()}
 STATE = INFO - {"session_id", "agent", "title", "working_directory", "last_activity_at"}
 
 

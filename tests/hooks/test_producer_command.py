@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from bridge_project.kernel import processes
 from bridge_project.kernel.process_note import split_note
 from hooks_app.producer.shell_command import (
     ANSWERS,
@@ -21,7 +22,6 @@ from hooks_app.producer.shell_command import (
     hook_script,
     write_hook_scripts,
 )
-from sessions_app.observed import processes
 from tests.hooks.conftest import run_hook, waiting
 from tests.servers import wait_until
 

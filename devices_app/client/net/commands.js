@@ -60,7 +60,8 @@ export const commandsOf = (engine) => ({
     engine.socket.send(make(type, payload));
   },
 
-  resume: (session) => engine.requests.join(session, true).then(() => {}),
+  resume: (session, how = {}) =>
+    engine.requests.join(session, true, how).then(({ payload }) => payload.session_id),
 
   // What it is told first waits for it like any message, and outlives this page.
   startSession: async (session, agent, directory, content, more = {}) => {

@@ -58,17 +58,20 @@ export class Requests {
   }
 
   /**
-   * Join a session on this connection, once; `resume` wakes one that is paused or was closed.
+   * Join a session on this connection, once; `resume` wakes one that is paused or was closed, or
+   * with `how` takes one over.
    *
    * @param {string} session
+   * @param {Free} how
    */
-  join(session, resume = false) {
+  join(session, resume = false, how = {}) {
     if (this.joined.has(session) && !resume) return Promise.resolve(null);
     const under = this.joining.get(session);
     if (under && !resume) return under;
     const [agent, directory, more] = this.begun.get(session) ?? ["", "", {}];
-    const payload = { agent, session_id: session, working_directory: directory, resume, ...more };
-    const joining = this.send("session_start", payload, resume || agent ? START_MS : ANSWER_MS);
+    const payload = { agent, session_id: session, working_directory: directory, resume };
+    const asked = { ...payload, ...more, ...how };
+    const joining = this.send("session_start", asked, resume || agent ? START_MS : ANSWER_MS);
     // Only one that the bridge does not know would be begun, and for that a directory is missing.
     joining.catch((error) => {
       if (!resume && !agent && error.code === "FILE_INVALID_PATH") error.message = UNKNOWN;

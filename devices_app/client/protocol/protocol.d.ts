@@ -12,12 +12,19 @@ declare namespace Wire {
     asks?: boolean;
     version?: string;
     reason?: string;
+    history?: string;
   }
 
   interface ApprovalOption {
     id: string;
     name: string;
     kind: "allow_once" | "reject_once";
+  }
+
+  interface Continue {
+    how: "join" | "answer" | "take_over" | null;
+    reason: string;
+    ends: boolean;
   }
 
   interface DiffFile {
@@ -117,6 +124,15 @@ declare namespace Wire {
     shown_at?: string;
   }
 
+  interface PastSession {
+    agent: string;
+    session_id: string;
+    title: string;
+    working_directory: string;
+    last_activity_at: string;
+    live: boolean;
+  }
+
   interface Presence {
     away: boolean;
     device: string | null;
@@ -168,6 +184,7 @@ declare namespace Wire {
     quiet_since: string | null;
     rules: SessionRule[];
     usage: Usage | null;
+    continue: Continue;
     id: string;
     agent_type: string;
     title: string;
@@ -190,6 +207,7 @@ declare namespace Wire {
     quiet_since: string | null;
     rules: SessionRule[];
     usage: Usage | null;
+    continue: Continue;
     session_id: string;
     agent: string;
     title: string;
@@ -284,12 +302,21 @@ declare namespace Wire {
       session_id?: string | null;
       working_directory: string;
       resume: boolean;
+      take_over?: true | "end_terminal" | null;
       worktree?: string | null;
       trust?: string | null;
     };
     session_end: {
       session_id: string;
       reason: "user_request" | "timeout" | "error" | "completed";
+      give_back?: boolean | null;
+    };
+    history_list: {
+      agent: string;
+      directory?: string | null;
+      query?: string | null;
+      limit?: number;
+      before?: string | null;
     };
     message: {
       session_id: string;
@@ -423,10 +450,19 @@ declare namespace Wire {
       status: "ready";
       session_status: "created" | "active" | "paused" | "closed" | "error";
       asks: boolean | null;
+      resume_command?: string;
     };
     session_end: {
       session_id: string;
       reason: "user_request" | "timeout" | "error" | "completed";
+      give_back?: boolean;
+    };
+    session_update: {
+      session: SessionInfo;
+    };
+    history_list_response: {
+      sessions: PastSession[];
+      more: boolean;
     };
     stream_start: {
       session_id: string;
@@ -451,9 +487,6 @@ declare namespace Wire {
       decision: "approved" | "rejected" | "modified";
       forwarded: boolean;
       decided_at: string;
-    };
-    session_update: {
-      session: SessionInfo;
     };
     presence_state: {
       away: boolean;
@@ -641,6 +674,8 @@ declare namespace Wire {
     acknowledge_warning: "acknowledgment_accepted";
     heartbeat_ping: "heartbeat_pong";
     session_start: "session_ready";
+    session_end: "session_update";
+    history_list: "history_list_response";
     message: "stream_start" | "stream_chunk" | "stream_end";
     session_interrupt: "stream_end";
     approval_response: "approval_recorded";

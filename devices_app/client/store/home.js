@@ -139,7 +139,9 @@ function listed(home, { active_sessions: list, idle_sessions: folded }) {
 
 /** @type {(keyof Session)[]} */
 const FIELDS = /** @type {any} */ (
-  Object.keys(blankSession("")).concat("asks", "branch", "created_at")
+  Object.keys(blankSession("")).concat(
+    ...["asks", "branch", "created_at", "continue", "resume_command"],
+  )
 );
 
 /** @param {Home} home @param {SessionNews} view */

@@ -1,6 +1,6 @@
 // Take a person's messages to an agent: the field, the waiting messages, stop and resume.
 
-import { button, form, h, icon, keyed, setPart, setText, toast } from "../parts/dom.js";
+import { button, fill, form, h, icon, keyed, setPart, setText, toast } from "../parts/dom.js";
 import { twoSteps } from "../parts/sheet.js";
 import { oneLine } from "../parts/text.js";
 
@@ -8,6 +8,7 @@ import { oneLine } from "../parts/text.js";
 const STANDS = {
   observed: "This agent runs at the machine; it can be watched here, not spoken to.",
   ended: "This session has ended.",
+  given: "Given back. It goes on at the machine with the command below, or here.",
   paused: "Paused. Your next message resumes it.",
   closed: "Closed, but the agent remembers it.",
 };
@@ -33,10 +34,14 @@ export function composer(id, { model, sent }) {
   const why = h("p.why", { role: "status" });
   const resume = button("button", () => wake(), "Resume");
   const end = twoSteps("End session", "Yes, end it", () => finish(), "quiet").node;
+  const how = h("p.why"); // why it cannot be continued
+  const take = button("button.primary.wide", () => takeOver(), "Continue here");
+  const back = button("button.quiet", () => handBack(), "Give back to the terminal");
+  const command = h("div");
   const rest = h("div.actions", {}, end, h("span.gap"), resume); // of one that rests
   const line = form("composer", () => say(), grown, stop, send);
   const waiting = h("ul.outgoing");
-  const node = h("div.foot", {}, waiting, why, rest, line);
+  const node = h("div.foot", {}, waiting, why, how, command, take, rest, back, line);
 
   model.draft(id).then((text) => {
     area.value ||= text ?? "";
@@ -76,6 +81,14 @@ export function composer(id, { model, sent }) {
   const interrupt = () => order("session_interrupt", {}, "Stopping…");
   const finish = () => order("session_end", { reason: "user_request" }, "Ending…");
 
+  // Loaded when it is asked for; what it says is said before anything is done.
+  const sheets = () => import("./continuing.js");
+  const takeOver = async () => {
+    const { continueHere } = await sheets();
+    continueHere(id, model, model.home.sessions[id]?.continue?.ends ?? false);
+  };
+  const handBack = async () => (await sheets()).giveBack(model.home.sessions[id], model);
+
   const wake = async () => {
     resume.disabled = true;
     try {
@@ -110,7 +123,17 @@ export function composer(id, { model, sent }) {
     rest.hidden =
       observed ||
       !(status === "paused" || status === "error" || (status === "closed" && session?.resumable));
-    const state = ended ? "ended" : observed ? "observed" : status;
+    const way = session?.continue; // what can be answered is answered on its card
+    take.hidden = way?.how !== "take_over";
+    setText(how, observed && way?.how === null ? oneLine(way.reason) : "");
+    how.hidden = !how.textContent;
+    const given = observed && status === "paused" && session?.resume_command;
+    if (given && !command.firstChild)
+      sheets().then(({ commandOf }) => fill(command, commandOf(given)));
+    command.hidden = !given;
+    back.hidden =
+      observed || !session?.resume_command || !["active", "paused"].includes(status ?? "");
+    const state = given ? "given" : ended ? "ended" : observed ? "observed" : status;
     setText(why, state === "error" ? oneLine(session.trouble) : (STANDS[state] ?? ""));
     why.hidden = !why.textContent;
   };

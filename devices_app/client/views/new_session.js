@@ -24,6 +24,9 @@ export function newSessionView({ model, go }) {
   const directory = field("input", about);
   directory.value = recent[0] ?? "";
   const tree = h("div.tree");
+  const past = h("div");
+  /** @type {Wire.AgentInfo[]} */
+  let agents = [];
   const placeholder = "What should the agent do?";
   const worktree = field("input", { id: "worktree", type: "text" });
   const prompt = h("textarea", { id: "prompt", rows: "4", placeholder });
@@ -57,6 +60,12 @@ export function newSessionView({ model, go }) {
       worktree,
       h("p.hint", {}, "The agent works on a branch of its own, beside what you have open there."),
     ),
+    h(
+      "details.browse",
+      { on: { toggle: (/** @type {any} */ event) => event.target.open && showPast() } },
+      h("summary", {}, "Past sessions"),
+      past,
+    ),
     h("label", { for: "prompt" }, "First message"),
     prompt,
     start,
@@ -70,6 +79,20 @@ export function newSessionView({ model, go }) {
   let top = null; // the first directory that is shown: above it nothing may be opened
   /** @param {string} path */
   const choose = (path) => (directory.value = path);
+
+  // Of the directory above; those that the agent keeps at the machine, whoever ran them.
+  const showPast = async () => {
+    const { pastView } = await import("./past.js");
+    const chosen = () => ({
+      agent: select.value,
+      directory: directory.value.trim(),
+      history: agents.find(({ name }) => name === select.value)?.history,
+    });
+    const { node: content, look } = pastView({ model, go }, chosen);
+    fill(past, content);
+    select.onchange = directory.onchange = look;
+    look();
+  };
 
   /** @param {string} path @param {Child} name */
   const step = (path, name) =>
@@ -136,7 +159,7 @@ export function newSessionView({ model, go }) {
       name,
       can_start: true,
     }));
-    const { agents } = await model.call("http", "/info").catch(() => ({ agents: able }));
+    ({ agents } = await model.call("http", "/info").catch(() => ({ agents: able })));
     fill(select, ...agents.map(option));
   };
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from sessions_app.agents.claude.program import NAME, mend, package, problem, version
 from sessions_app.agents.driver import AgentKind, Driver, HistoryMessage
+from sessions_app.agents.past.claude import ClaudeStore
 
 
 def make() -> Driver:
@@ -26,4 +27,4 @@ def history(resume_id: str) -> Sequence[HistoryMessage]:
     return read_transcript(resume_id)
 
 
-KIND = AgentKind(NAME, make, problem, version, mend=mend, history=history)
+KIND = AgentKind(NAME, make, problem, version, mend=mend, history=history, store=ClaudeStore())

@@ -1,0 +1,56 @@
+"""Say how a device can go on with a session, without a look at the disk (D67)."""
+
+from functools import cache
+from os.path import realpath
+from typing import Any
+
+from bridge_project.kernel.config import conf
+from bridge_project.protocol.resources import Continue
+from sessions_app.agents import registry
+from sessions_app.agents.driver import AgentKind
+from sessions_app.models import Session
+from sessions_app.observed import desk
+
+ENDED = "It has ended."
+FORGOTTEN = "Its agent does not know it any more."
+OUTSIDE = "Its directory is outside of what the bridge may use (BRIDGE_ALLOWED_ROOTS)."
+NO_AGENT = "No agent here can continue it."
+BUSY = "It works at the machine. It can be continued here once it is idle, or asks."
+
+
+def kind_of(session: Any) -> AgentKind | None:
+    """Return the agent whose store may hold an observed session, else None."""
+    kinds = [kind for kind in registry.KINDS.values() if kind.store is not None]
+    named = [kind for kind in kinds if kind.name == session.agent_type]
+    return next(iter(named or (kinds if session.agent_type in registry.ANY else ())), None)
+
+
+def continue_of(session: Any, *, resumable: bool) -> Continue:
+    """Return the best way to go on with a session (model or row of COLUMNS)."""
+    closed = session.status == Session.Status.CLOSED
+    if session.kind == Session.Kind.BRIDGE:
+        if resumable or session.status in Session.RUNS:
+            return Continue(how="join")
+        return Continue(reason=ENDED if closed and not session.expired else FORGOTTEN)
+    # What can be answered where it waits (D66) is best answered: "answer" comes here.
+    kind = kind_of(session)
+    if kind is None:
+        return Continue(reason=NO_AGENT)
+    why = kind.problem() or desk.unseen(session)
+    if why or not _inside(session.working_directory):
+        return Continue(reason=why or OUTSIDE)
+    living = desk.living(session)
+    if living and session.turn == Session.Turn.WORKING and not closed:
+        return Continue(reason=BUSY)
+    return Continue(how="take_over", ends=bool(living))
+
+
+def _inside(directory: str) -> bool:
+    """Return whether a path looks as if it were inside a root."""
+    roots = (_real(root).rstrip("/") for root in conf.allowed_roots)
+    return any(directory == (root or "/") or directory.startswith(f"{root}/") for root in roots)
+
+
+@cache
+def _real(root: str) -> str:
+    return realpath(root)

@@ -1,0 +1,107 @@
+"""See which programs at the desk run a session; end one when told to (D67)."""
+
+import asyncio
+import os
+import select
+import signal
+from collections.abc import Callable
+
+import psutil
+
+from bridge_project.kernel import limits
+from bridge_project.kernel.process_note import ProcessNote
+from bridge_project.kernel.processes import is_comparable, lives
+from sessions_app.agents.process.launch import AGENT_RUN, IN_SESSION
+from sessions_app.models import Session
+from sessions_app.observed import processes
+
+# Ids of sessions that this process takes over: the SessionEnd of a program that is being ended is
+# no end of its session.
+taking: set[str] = set()
+
+NONE_KNOWN = "Nothing says which program runs it."
+ELSEWHERE = "Its program runs in a container or on another machine, or ran before a restart."
+
+
+class CannotEnd(Exception):
+    """Report in words why a program is not ended, or has not ended."""
+
+
+def unseen(session: Session) -> str:
+    """Return why it cannot be seen whether a program runs the session; "" if it can."""
+    known = processes.of(session)
+    if not any(one.certain or one.over for one in known):
+        return NONE_KNOWN
+    if not all(one.over or is_comparable(one) for one in known):
+        return ELSEWHERE
+    return ""
+
+
+def living(session: Session) -> list[ProcessNote]:
+    """Return the known programs that run the session now."""
+    return [one for one in processes.running(session) if lives(one)]
+
+
+def writes(process: ProcessNote | None) -> bool:
+    """Return whether a hook's program lives, and is none that a bridge has started."""
+    return process is not None and lives(process) and not is_ours(process.pid)
+
+
+def is_ours(pid: int) -> bool:
+    """Return whether a bridge has started a process, or one that it descends from."""
+    try:
+        found = psutil.Process(pid)
+        return any(one.pid == os.getpid() or _is_marked(one) for one in (found, *found.parents()))
+    except psutil.NoSuchProcess:
+        return False
+
+
+def _is_marked(process: psutil.Process) -> bool:
+    try:
+        return not {AGENT_RUN, IN_SESSION}.isdisjoint(process.environ())
+    except (psutil.Error, OSError):  # another user's, or gone
+        return False
+
+
+async def end(process: ProcessNote, is_program: Callable[[int], bool]) -> None:
+    """End a program by SIGTERM, and wait for its end. Raises CannotEnd.
+
+    It is held by a descriptor first, then compared with what the hook has noted: so no other
+    process that got its id is ever ended.
+    """
+    if not hasattr(os, "pidfd_open"):
+        raise CannotEnd("This system cannot end a program safely. End it at the machine.")
+    try:
+        held = os.pidfd_open(process.pid)
+    except ProcessLookupError:
+        return
+    try:
+        if not lives(process):
+            return
+        _check(process.pid, is_program)
+        signal.pidfd_send_signal(held, signal.SIGTERM)
+        if not await asyncio.to_thread(_has_ended, held):
+            seconds = f"{limits.PROGRAM_END_SECONDS:g}"
+            words = f"Its program was told to end, and has not within {seconds} seconds."
+            raise CannotEnd(f"{words} End it at the machine.")
+    except ProcessLookupError:
+        return
+    finally:
+        os.close(held)
+
+
+def _check(pid: int, is_program: Callable[[int], bool]) -> None:
+    try:
+        owner = os.stat(f"/proc/{pid}").st_uid
+        if pid in {os.getpid(), *(one.pid for one in psutil.Process().parents())}:
+            raise CannotEnd("The bridge itself was started by its program. End it at the machine.")
+        if owner != os.geteuid() or not is_program(pid):
+            raise CannotEnd("It is not sure which program runs it. End that at the machine.")
+    except FileNotFoundError:
+        raise ProcessLookupError from None
+
+
+def _has_ended(held: int) -> bool:
+    poll = select.poll()
+    poll.register(held, select.POLLIN)
+    return bool(poll.poll(1000 * limits.PROGRAM_END_SECONDS))
