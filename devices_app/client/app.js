@@ -297,6 +297,7 @@ function loadLater() {
   for (const name of Object.keys(LOADERS)) loadView(name);
   import("./views/approval.js").catch(() => {}); // said when it is needed
   server?.keepClient();
+  import("./net/storage.js").then(({ keepStorage }) => keepStorage(model)).catch(() => {});
   import("./net/push.js").then(({ keepPush }) => keepPush(model)).catch(() => {});
 }
 

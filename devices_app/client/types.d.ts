@@ -1,6 +1,7 @@
 // What the modules share. Only the type checker reads it; it is not served.
 
 type Free = Wire.Free;
+type Lost = { name: string; at: string }; // a device whose data the browser deleted
 type Model = import("./net/model.js").Model;
 type Engine = import("./net/engine.js").Engine;
 /** An element, with what its kind has and the properties that some views keep on theirs. */

@@ -256,6 +256,9 @@ export class Database {
   }
 }
 
+/** @param {string} trouble @returns {Store} */
+export const inMemory = (trouble) => new MemoryDatabase(trouble);
+
 class MemoryDatabase {
   lasting = false;
 

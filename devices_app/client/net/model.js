@@ -2,7 +2,7 @@
 // follow it over a BroadcastChannel. Tokens never go over the channel.
 
 import { emptyHome } from "../store/home.js";
-import { openDatabase } from "./db.js";
+import { inMemory, openDatabase } from "./db.js";
 import { Engine } from "./engine.js";
 import { Unanswered } from "./requests.js";
 
@@ -56,7 +56,11 @@ export class Model {
   async pair({ token, url, pin }) {
     const deviceId = this.identity?.deviceId ?? crypto.randomUUID();
     this.identity = { url, pin, deviceId, tokens: [token], paired: new Date().toISOString() };
-    await this.db.set("identity", this.identity);
+    await this.db.set("identity", this.identity).catch((/** @type {any} */ error) => {
+      if (error.name !== "QuotaExceededError") throw error;
+      this.db = inMemory("it has no room for this page"); // everything else works
+      return this.db.set("identity", this.identity);
+    });
     const others = new BroadcastChannel(CHANNEL);
     others.postMessage({ gone: true });
     others.close();

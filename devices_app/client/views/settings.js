@@ -3,6 +3,7 @@
 import { renewPush, switchOff, switchOn, tryPush, wanted, whyNot } from "../net/push.js";
 import { isIOS } from "../net/requests.js";
 import { dropClient, served } from "../net/served.js";
+import { forgetDevice } from "../net/storage.js";
 import { button, factsOf, field, fill, form, h, row, screen, setText } from "../parts/dom.js";
 import { twoSteps } from "../parts/sheet.js";
 import { bytes, oneLine } from "../parts/text.js";
@@ -31,6 +32,7 @@ export function settingsView(app) {
   const storage = h("span", {}, "…");
   const forgetAll = async () => {
     await model.forget();
+    forgetDevice();
     await dropClient();
     location.assign("/app/");
   };

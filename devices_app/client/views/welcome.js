@@ -1,7 +1,9 @@
 // Pair a new browser: its first screen, which takes a pairing link.
 
 import { isIOS } from "../net/requests.js";
+import { lostDevice } from "../net/storage.js";
 import { button, field, form, h, icon, setText } from "../parts/dom.js";
+import { oneLine } from "../parts/text.js";
 import { readPairingLink } from "../protocol/pairing.js";
 
 const HOME_SCREEN =
@@ -16,6 +18,7 @@ const HOME_SCREEN =
  */
 export function welcomeView(model, paired, problem = "") {
   const said = h("p.status", { role: "alert" }, problem);
+  const lost = model.identity ? null : lostDevice();
   const like = { id: "link", type: "text", placeholder: "https://…/pair#v=1&token=…" };
   const input = field("input", like);
   /** @param {string} link */
@@ -42,7 +45,8 @@ export function welcomeView(model, paired, problem = "") {
     node: h(
       "main.welcome",
       {},
-      h("h1", { tabindex: "-1" }, "Pair this device"),
+      h("h1", { tabindex: "-1" }, lost ? "Pair this device again" : "Pair this device"),
+      lost && lostText(lost),
       h("p", {}, "Scan the QR code that “make qr” shows, or paste its link here."),
       isIOS && !matchMedia("(display-mode: standalone)").matches && h("p.meta", {}, HOME_SCREEN),
       form(
@@ -58,6 +62,23 @@ export function welcomeView(model, paired, problem = "") {
     ),
   };
 }
+
+/** @param {Lost} lost */
+const lostText = ({ name, at }) => [
+  h(
+    "p.warn",
+    {},
+    `This browser has deleted what it kept of the bridge: the pairing of “${oneLine(name)}”, what ` +
+      "was received, and messages that were not sent yet. It was here last on " +
+      `${new Date(at).toLocaleString()}.`,
+  ),
+  h(
+    "p.meta",
+    {},
+    "At the bridge nothing is lost. It still knows that device: when you have paired anew, revoke " +
+      "the old one on the admin site.",
+  ),
+];
 
 // A button that reads the code with the camera, where the browser can read codes.
 /** @param {(link: string) => Promise<void>} use @param {Element_} said */

@@ -1,8 +1,9 @@
 // Say in words what is wrong and what to do, as `doctor` does at the machine.
 
 import { lookAtServer, served, useNewer } from "../net/served.js";
+import { lossOf } from "../net/storage.js";
 import { backLink, button, fill, h, icon, screen, toast } from "../parts/dom.js";
-import { span } from "../parts/text.js";
+import { oneLine, span } from "../parts/text.js";
 
 const SKEW_MS = 60_000; // a clock that is further off shows wrong ages and refuses certificates
 
@@ -26,8 +27,10 @@ export function wrongView({ model, go, pairAgain }) {
     h("div.scroller.prose", {}, list, again, notesTitle, notes),
   );
   let painted = "";
+  /** @type {Kept} */
+  const kept = { persisted: null, lost: null };
   const paint = () => {
-    const found = findings(model);
+    const found = findings(model, kept);
     const now = JSON.stringify([found, model.problems]);
     if (now === painted) return; // a selection in it survives
     painted = now;
@@ -47,6 +50,10 @@ export function wrongView({ model, go, pairAgain }) {
   };
   paint();
   lookAtServer().then(() => paint());
+  Promise.all([navigator.storage?.persisted?.(), lossOf(model)]).then(([persisted, lost]) => {
+    Object.assign(kept, { persisted, lost });
+    paint();
+  });
   return { node, paint };
 }
 
@@ -69,8 +76,10 @@ function finding({ tone, text, detail = "", steps = [], newer = false, pair = fa
   );
 }
 
-/** @param {Model} model */
-function findings(model) {
+/** @typedef {{ persisted: boolean | null; lost: Lost | null }} Kept */
+
+/** @param {Model} model @param {Kept} kept */
+function findings(model, kept) {
   const all = /** @type {Finding[]} */ (
     [
       connection(model.connection),
@@ -78,7 +87,8 @@ function findings(model) {
       certificate(),
       version(),
       clock(),
-      storage(model.db),
+      storage(model.db, kept),
+      loss(model.identity, kept),
     ].filter(Boolean)
   );
   const order = ["bad", "warn", "good"];
@@ -183,9 +193,27 @@ function clock() {
   };
 }
 
-/** @param {Store} db */
-function storage(db) {
-  if (db.lasting) return { tone: "good", text: "What is received is kept on this device." };
+const LOSS_TOLD_MS = 30 * 24 * 3600_000;
+
+/** @param {Identity | null} identity @param {Kept} kept */
+function loss(identity, { lost }) {
+  if (!lost || !identity || Date.now() - Date.parse(identity.paired) > LOSS_TOLD_MS) return null;
+  return {
+    tone: "warn",
+    text:
+      `This browser deleted what it had kept of the bridge, as “${oneLine(lost.name)}”, which was ` +
+      `here last on ${new Date(lost.at).toLocaleString()}.`,
+    steps: [
+      "Install the page as an app, where the browser offers it: then it is kept longer.",
+      ["Revoke the old device on the ", h("a", { href: "/admin/" }, "admin site"), "."],
+    ],
+  };
+}
+
+/** @param {Store} db @param {Kept} kept */
+function storage(db, { persisted }) {
+  const until = persisted === false ? ", until the browser needs the room" : "";
+  if (db.lasting) return { tone: "good", text: `What is received is kept on this device${until}.` };
   return {
     tone: "warn",
     text: `This browser keeps nothing: ${db.trouble}. When the page is closed, all is gone.`,
