@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from bridge_project.kernel import limits
 from tests.agents.drive import carrying
 from tests.conformance.agent_tools import Script, quick_bridge
 from tests.conformance.agents import ask, begin, end, tool, words
@@ -14,14 +15,10 @@ from tests.conformance.phone import Phone
 from tests.conformance.samples import new_id
 from tests.faults.quick import bridge_of_module
 from tests.servers import wait_until
+from tests.short import SHORT, short
 
-# here; elsewhere as the specification says, which the server below looks at first
-COMMAND_SECONDS = 5
-FIRST = f"""
-from bridge_project.kernel import limits
-assert limits.TOOL_TIMEOUT_BASH_SECONDS == 300
-limits.TOOL_TIMEOUT_BASH_SECONDS = {COMMAND_SECONDS}
-"""
+COMMAND_SECONDS = SHORT["TOOL_TIMEOUT_BASH_SECONDS"]
+SOONER = short("TOOL_TIMEOUT_BASH_SECONDS")
 # The spec's retry policy: command → how it ends, and how often it may be tried again.
 RETRIES = {
     "echo 'curl: (28) Connection timed out' >&2; exit 28": (28, 3),
@@ -40,7 +37,7 @@ patient = bridge_of_module(BRIDGE_DEMO_SHELL="1")
 def bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
     """With the short limits, for what is to exceed them; `patient` has the specification's."""
     place = tmp_path_factory.mktemp("limits")
-    with quick_bridge(place, Script(place, "plain"), first=FIRST, BRIDGE_DEMO_SHELL="1") as bridge:
+    with quick_bridge(place, Script(place, "plain"), BRIDGE_DEMO_SHELL="1", **SOONER) as bridge:
         yield bridge
 
 
@@ -61,6 +58,7 @@ def failure(phone: Phone, session: str, call_id: str, name: str) -> dict[str, An
 @pytest.mark.spec("wscode.TOOL_TIMEOUT limit.tool_timeouts error.tool_error.* ws.tool_error")
 def test_a_command_that_takes_too_long(bridge: Bridge, phone: Phone) -> None:
     """It and what it started are gone, and the agent goes on."""
+    assert limits.TOOL_TIMEOUT_BASH_SECONDS == 300, "where it is not shorter"
     line = f"echo begun; sleep 100 & sleep 100; : {(mark := new_id())}"
     session = begin(bridge, phone, agent="demo")
     call_id = tool(phone, session, command=line)["tool_call_id"]

@@ -21,26 +21,22 @@ from tests.conformance.raw import RawSocket, ended, head, upgraded
 from tests.conformance.samples import hook, new_session, prompt
 from tests.faults.quick import QuickBridge, Untroubled, bridge_of_module, with_limits
 from tests.servers import wait_until
+from tests.short import SHORT, short
 
 MB = limits.MB
-REQUEST_SECONDS = 3  # for a request to arrive
+REQUEST_SECONDS = SHORT["REQUEST_SECONDS"]  # for a request to arrive
 UNIT_ENDS_IT = 45.0  # seconds: docs/deploy/bridge.service
 # one's end waits for requests as long as a busy machine may need to go on with them
 PATIENT = with_limits(STOP_SECONDS=120)
 # one waits some seconds for what others wait much longer for, but for `auth`
-HASTY = with_limits(
-    AUTH_WAIT_SECONDS=120,
-    REQUEST_SECONDS=REQUEST_SECONDS,
-    STOP_SECONDS=1,
-    LINGER_SECONDS=1,
-    CERTIFICATE_CHECK_SECONDS=0.1,
-)
-HASTY += "from bridge_project.composition import monitors; monitors.ADDRESS_SECONDS = 0.1\n"
+HASTY = short("REQUEST_SECONDS", "STOP_SECONDS", "LINGER_SECONDS", "CERTIFICATE_CHECK_SECONDS")
+FIRST = with_limits(AUTH_WAIT_SECONDS=120)
+FIRST += "from bridge_project.composition import monitors; monitors.ADDRESS_SECONDS = 0.1\n"
 
 
 # they run for all tests here, some of which stop them
 patient = bridge_of_module(Untroubled, first=PATIENT)
-impatient = bridge_of_module(Untroubled, first=HASTY)
+impatient = bridge_of_module(Untroubled, first=FIRST, **HASTY)
 
 
 def running(bridge: Bridge) -> Bridge:

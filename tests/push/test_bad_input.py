@@ -10,7 +10,7 @@ import pytest
 from tests.conformance.bridge import Bridge
 from tests.conformance.phone import Message, Phone
 from tests.conformance.samples import new_session, prompt
-from tests.faults.quick import QuickBridge, with_limits
+from tests.faults.quick import QuickBridge
 from tests.push.conftest import RETRY_SECONDS, ask, finish, subscribe
 from tests.push.service import (
     HOST,
@@ -24,10 +24,11 @@ from tests.push.service import (
     status,
 )
 from tests.servers import wait_until
+from tests.short import SHORT, short
 
 REFUSED = "PUSH_ENDPOINT_REFUSED"
 MOZILLA = "updates.push.services.mozilla.com"
-GIVEN_UP = 3  # seconds until a service is given up, in place of ten
+GIVEN_UP = SHORT["PUSH_ANSWER_SECONDS"]  # until a service is given up
 # A name server of the tests: names and their addresses, in a file.
 NAMES = """
 import json, os, socket
@@ -143,8 +144,7 @@ def named(
     names.write_text(json.dumps({OTHER_HOST: "127.0.0.1"}))
     more = {"BRIDGE_PUSH_HOSTS": f"{HOST},{OTHER_HOST}", "TEST_NAMES": str(names)}
     settings = {"BRIDGE_MAX_WEBSOCKETS": "100"} | service.settings | more
-    first = NAMES + with_limits(PUSH_ANSWER_SECONDS=GIVEN_UP)
-    with QuickBridge(place, first=first, **settings) as bridge:
+    with QuickBridge(place, first=NAMES, **settings, **short("PUSH_ANSWER_SECONDS")) as bridge:
         yield bridge, names
 
 
