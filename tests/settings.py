@@ -22,6 +22,8 @@ if (_worker := os.environ.get("PYTEST_XDIST_WORKER")) and os.path.basename(
     # recorded address.
     os.environ["BRIDGE_DATA_DIR"] = os.path.join(os.environ["BRIDGE_DATA_DIR"], _worker)
 
+os.environ.setdefault("BRIDGE_AGENTS", "off")  # what happens to be on this machine
+
 from collections.abc import Callable
 from typing import Any
 

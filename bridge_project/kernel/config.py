@@ -93,11 +93,15 @@ class Conf(BaseModel):
     tests."""
     bridge_default_agent: str = ""
     """The agent that `primary-agent` and an empty agent name mean."""
+    bridge_agents: types.FoundAgents = []
+    """Which agents are looked for on this machine, comma between them; `off` looks for none.
+    Default: all that docs/agents.md lists."""
     bridge_acp_agents: types.AgentLines = {}
-    """Agents that speak the Agent Client Protocol: `name=command line`, `;` between them."""
+    """More agents that speak the Agent Client Protocol: `name=command line`, `;` between them. The
+    name of an agent that is looked for replaces it."""
     bridge_acp_unasked: types.Commas[str] = []
-    """Agents of `BRIDGE_ACP_AGENTS` that may run although they cannot be made to ask before they
-    act, by the names given there. Comma between them."""
+    """Agents of the Agent Client Protocol that may run although they cannot be made to ask before
+    they act. Comma between them."""
     bridge_demo_shell: bool = False
     """Let the `demo` agent run approved `Bash` calls for real."""
     bridge_claude_memory: Literal["on", "off"] = "on"
@@ -127,10 +131,12 @@ class Conf(BaseModel):
             raise ValueError("BRIDGE_TLS_CERT and BRIDGE_TLS_KEY: give both or none")
         if self.bridge_hook_token and self.bridge_hook_token == self.bridge_admin_token:
             raise ValueError("BRIDGE_ADMIN_TOKEN: must differ from BRIDGE_HOOK_TOKEN")
-        if unknown := set(self.bridge_acp_unasked) - self.bridge_acp_agents.keys():
-            nobody = min(unknown)[:64]
-            raise ValueError(f"BRIDGE_ACP_UNASKED: {nobody} is no name in BRIDGE_ACP_AGENTS")
-        if self.bridge_default_agent not in {"", *types.OWN_AGENTS, *self.bridge_acp_agents}:
+        agents = {*self.bridge_acp_agents, *filter(self.looks_for, types.FOUND_AGENTS)}
+        if unknown := set(self.bridge_acp_unasked) - (agents - {*types.OWN_AGENTS}):
+            raise ValueError(
+                f"BRIDGE_ACP_UNASKED: {min(unknown)[:64]} is no agent of that protocol"
+            )
+        if self.bridge_default_agent not in {"", "demo", *agents}:
             raise ValueError("BRIDGE_DEFAULT_AGENT: names no agent")
         if self.bridge_plain_port == self.bridge_port:
             raise ValueError("BRIDGE_PLAIN_PORT: must differ from BRIDGE_PORT")
@@ -141,6 +147,10 @@ class Conf(BaseModel):
         if oldest > newest:
             raise ValueError("BRIDGE_MAX_CLIENT_VERSION: is below BRIDGE_MIN_CLIENT_VERSION")
         return self
+
+    def looks_for(self, agent: str) -> bool:
+        """Return whether an agent of FOUND_AGENTS is looked for."""
+        return not self.bridge_agents or agent in self.bridge_agents
 
     @cached_property
     def max_message_bytes(self) -> int:

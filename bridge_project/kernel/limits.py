@@ -160,6 +160,8 @@ ADMIN_FORM_BYTES: Final = 64 * 1024  # of a form's body; real ones have a few ki
 
 # -- agents that the bridge runs (D35 to D41) ------------------------------------------------------
 AGENT_START_SECONDS: Final = 60.0  # until an agent takes prompts; a new one from npm takes half
+AGENT_VERSION_SECONDS: Final = 5.0  # for a program to say its version (D75)
+AGENT_VERSION_AGAIN_SECONDS: Final = 300.0  # after which one that could not is asked again
 AGENT_CLOSE_SECONDS: Final = 3.0  # for an agent to end when told
 AGENT_IDLE_SECONDS: Final = 30 * 60  # without a turn, after which a session is paused (D35)
 AGENT_EVENTS_WAITING: Final = 1000  # that an agent may be ahead of the log

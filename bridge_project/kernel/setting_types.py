@@ -82,6 +82,18 @@ def _check_url(value: str) -> str:
 
 
 OWN_AGENTS = ("claude-code", "demo")
+# The agents that are looked for, in the order in which `primary-agent` takes them (D75).
+FOUND_AGENTS = (
+    *("claude-code", "opencode", "gemini", "qwen", "copilot", "kimi", "droid", "vibe"),
+    "claude-agent-acp",
+)
+
+
+def _check_found_agents(value: list[str]) -> list[str]:
+    if value != ["off"] and (unknown := set(value) - set(FOUND_AGENTS)):
+        known = ", ".join(FOUND_AGENTS)
+        raise ValueError(f"must be `off` or names of {known}, not {min(unknown)[:64]}")
+    return value
 
 
 def _read_agents(parts: Any) -> Any:
@@ -152,4 +164,5 @@ PublicUrl = Annotated[
     _must("be a URL such as https://bridge.example", _SCHEME + "[^/:].*"),
     AfterValidator(_check_url),
 ]
+FoundAgents = Annotated[Commas[str], AfterValidator(_check_found_agents)]
 AgentLines = Annotated[dict[str, list[str]], BeforeValidator(_read_agents), _split(";")]

@@ -26,7 +26,13 @@ STAMP = VENV / "bridge-stamp.json"  # absent while the environment is being chan
 # the last one is installed, and includes those before it
 REQUIREMENTS = {
     "run": ["requirements.txt"],
+    "claude": ["requirements.txt", "requirements-claude.txt"],
     "test": ["requirements.txt", "requirements-claude.txt", "tests/requirements.txt"],
+}
+_WHAT = {
+    "run": "requirements",
+    "claude": "what the agent claude-code needs",
+    "test": "requirements and test tools",
 }
 COMMANDS = {"manage": ["manage.py"], "check": ["-m", "tests.checks"]}
 
@@ -43,6 +49,8 @@ def main(arguments: list[str]) -> int:
         os.environ.pop(variable, None)
     try:
         prepare("test" if what == "check" else "run")
+        if what != "check" and _has_claude():
+            prepare_for_claude()
     except Missing as missing:
         print(missing, file=sys.stderr)
         if rest[:1] == ["upgrade"]:
@@ -63,21 +71,37 @@ def prepare(kind: str) -> None:
         raise Missing("git is missing: install the package git (Debian: apt install git).")
     with only_one() as lock:
         stamp, wanted = _read_stamp(), {name: _hash(name) for name in ("run", kind)}
-        if stamp.get(kind) == wanted[kind]:
+        if stamp.get(kind) == wanted[kind] or (kind == "claude" and "test" in stamp):
             return
         if not stamp:
             if VENV.is_symlink():
                 VENV.unlink()  # `--clear` would empty what it leads to
             make = [sys.executable, "-m", "venv", "--clear", str(VENV)]
             run_step(make, "Making the virtual environment", lock)
-        STAMP.unlink(missing_ok=True)
+        if kind != "claude":  # which only adds: without it the environment is whole
+            STAMP.unlink(missing_ok=True)
         pip = [str(PYTHON), "-m", "pip", "install", "--no-input", "-qq", "--prefer-binary"]
         pip += ["--disable-pip-version-check", "-r", REQUIREMENTS[kind][-1]]
-        what = "requirements" if kind == "run" else "requirements and test tools"
-        run_step(pip, f"Installing {what}", lock)
+        if kind == "claude":
+            pip += ["--no-binary", "claude-agent-sdk"]  # its wheel brings the program, 165 MB
+        run_step(pip, f"Installing {_WHAT[kind]}", lock)
         draft = STAMP.with_suffix(".new")
         draft.write_text(json.dumps(stamp | wanted | {"path": str(VENV)}), encoding="utf-8")
         draft.replace(STAMP)
+
+
+def _has_claude() -> bool:
+    """Return whether Claude Code may be here: agents/found.py decides later."""
+    path = os.pathsep.join([os.environ.get("PATH", os.defpath), str(Path.home() / ".local/bin")])
+    return shutil.which("claude", path=path) is not None
+
+
+def prepare_for_claude() -> None:
+    """Install the SDK without its program; only print a failure (D75)."""
+    try:
+        prepare("claude")
+    except Missing as missing:
+        print(f"{missing} The bridge runs without the agent claude-code.", file=sys.stderr)
 
 
 def _read_stamp() -> dict[str, str]:

@@ -123,11 +123,11 @@ class InfoLimits(Sent):
 class AgentInfo(Sent):
     """Describe an agent, also one that cannot start.
 
-    ``version``: once known, an ACP agent's when it was first started. ``reason``: why it cannot
-    start. ``can_modify``: a ``modified`` call runs with the new parameters; else it is refused, and
-    the agent asks anew with them. ``asks``: it asks before it changes or runs something (D59); left
-    out while unknown. ``history``: why its past sessions cannot be listed and continued here; left
-    out where they can (D67).
+    ``version``: of its program, once known. ``reason``: why it cannot start, or what was wrong when
+    it was last started or asked for its version. ``can_modify``: a ``modified`` call runs with the
+    new parameters; else it is refused, and the agent asks anew with them. ``asks``: it asks before
+    it changes or runs something (D59); left out while unknown. ``history``: why its past sessions
+    cannot be listed and continued here; left out where they can (D67).
     """
 
     name: str

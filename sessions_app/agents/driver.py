@@ -46,7 +46,9 @@ class AgentKind:
     starts (D59). ``history`` returns the messages of a session by the agent's id of it, whether or
     not it runs; None: only its driver can, if at all. ``store``: what it keeps of its sessions, for
     those that run elsewhere; where there is none, ``no_store`` says why (D67). A kind that is not
-    ``real`` is scripted: it is never preferred and has no breaker.
+    ``real`` is scripted: it is never preferred and has no breaker. ``path``: where its program is,
+    for its owner alone. ``trouble``: what was wrong when it was last started or asked for its
+    version, though it may start; ``version`` and it may take seconds, and are called in a thread.
     """
 
     name: str
@@ -60,6 +62,8 @@ class AgentKind:
     history: Callable[[str], Sequence[HistoryMessage]] | None = None
     store: Store | None = None
     no_store: str = "Nothing tells the bridge whether a terminal has its sessions open."
+    path: Callable[[], str] = str
+    trouble: Callable[[], str] = str
 
 
 @dataclass(frozen=True, slots=True)

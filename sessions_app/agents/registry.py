@@ -4,7 +4,9 @@ To add an agent, write one module with its driver, add one line to ``_kinds``, a
 ``OWN_AGENTS`` of kernel/setting_types.py, which keeps others from taking it.
 """
 
+import os
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 from bridge_project import __version__
 from bridge_project.kernel.config import conf
@@ -22,7 +24,9 @@ KINDS: dict[str, AgentKind] = {}
 
 
 def _kinds() -> Iterator[AgentKind]:
-    yield claude.KIND
+    """Yield the kinds in the order in which `primary-agent` takes them (D75)."""
+    if conf.looks_for(claude.KIND.name):
+        yield claude.KIND
     yield from acp.kinds()
     yield AgentKind("demo", DemoDriver, version=lambda: __version__, real=False)
 
@@ -40,9 +44,7 @@ def resolve(name: str) -> AgentKind:
     Raises BridgeError AGENT_UNAVAILABLE for an unknown kind and for one that cannot start.
     """
     if name in ANY:
-        name = conf.bridge_default_agent or next(
-            (kind.name for kind in KINDS.values() if kind.real and kind.problem() is None), "demo"
-        )
+        name = preferred()
     kind = KINDS.get(name)
     reason = "" if kind is None else kind.problem()
     if kind is None or reason is not None:
@@ -57,17 +59,30 @@ def supported() -> list[str]:
     return [kind.name for kind in KINDS.values() if kind.problem() is None]
 
 
+def preferred() -> str:
+    """Return the name of the kind that `primary-agent` means."""
+    able = (kind.name for kind in KINDS.values() if kind.real and kind.problem() is None)
+    return conf.bridge_default_agent or next(able, "demo")
+
+
 def listed() -> list[AgentInfo]:
-    """Describe all kinds as /info does."""
-    return [
-        AgentInfo(
-            name=kind.name,
-            can_start=(reason := kind.problem()) is None,
-            can_modify=kind.can_modify,
-            asks=kind.asks(),
-            version=kind.version()[:VERSION_MAX_CHARS] or None,
-            reason=reason,
-            history=None if kind.store else kind.no_store,
-        )
-        for kind in KINDS.values()
-    ]
+    """Describe all kinds as /info does.
+
+    Programs are asked for versions that nobody knows, which may take seconds: call it in a thread.
+    """
+    with ThreadPoolExecutor(os.cpu_count()) as several:
+        return list(several.map(_describe, KINDS.values()))
+
+
+def _describe(kind: AgentKind) -> AgentInfo:
+    reason = kind.problem()
+    able = reason is None
+    return AgentInfo(
+        name=kind.name,
+        can_start=able,
+        can_modify=kind.can_modify,
+        asks=kind.asks(),
+        version=(able and kind.version()[:VERSION_MAX_CHARS]) or None,
+        reason=reason if reason is not None else kind.trouble() or None,
+        history=None if kind.store else kind.no_store,
+    )

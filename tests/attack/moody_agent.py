@@ -3,7 +3,9 @@
 `python moody_agent.py NAME JOURNAL [ARGUMENT …]`: as `opencode` or `codex-acp` it asks by its
 environment and options, as the real ones do; else by its mode. The last argument may be a JSON
 object: `name` (its own), `modes`, `current`, `option` (they are a configuration option), `locked`
-(how often a mode can be set), `restless` (it leaves each that is set), `deaf` (no cancel stops it).
+(how often a mode can be set), `restless` (it leaves each that is set), `deaf` (no cancel stops it),
+`takes` (the mode that it takes, whichever is set), `allow_all` (an option of its own: it asks while
+that is "off").
 
 Prompts: `/act FILE` writes it, asking first if it asks at all; `/stray MODE FILE` goes to a mode,
 and acts when it was set back or after a minute; `stray later` goes to a mode when the turn is over;
@@ -23,7 +25,8 @@ from tests.agents.scripted_agent import Refusal, Scripted, listen
 
 KIND = sys.argv[1]
 SPEC: dict[str, Any] = json.loads(sys.argv[-1]) if sys.argv[-1].startswith("{") else {}
-ASKING = {"default", "ask", "manual", "read-only"}
+COPILOT = "https://agentclientprotocol.com/protocol/session-modes#agent"
+ASKING = {"default", "ask", "manual", "read-only", "normal", COPILOT}
 CODEX = {"untrusted": "", "on-request": "read-only", "never": "full-access"}
 KINDS = "allow_always,allow_once,reject_once"
 
@@ -54,6 +57,8 @@ class Moody(Scripted):
             return permission.get("bash") == "ask" and (
                 alone or not os.path.exists("opencode.json")
             )
+        if SPEC.get("allow_all", "off") != "off":
+            return False
         return not self.mode if KIND == "codex-acp" else self.mode in ASKING
 
     def hear(self, message: dict[str, Any]) -> None:
@@ -92,10 +97,18 @@ class Moody(Scripted):
     def options(self) -> list[dict[str, Any]]:
         option = {"id": "mode", "name": "Mode", "category": "mode", "type": "select"}
         choices = [{"value": mode, "name": mode} for mode in self.modes]
-        return [option | {"currentValue": self.mode, "options": choices}]
+        found = [option | {"currentValue": self.mode, "options": choices}]
+        if "allow_all" in SPEC:
+            choices = [{"value": value, "name": value} for value in ("on", "off")]
+            more = {"id": "allow_all", "name": "All", "type": "select", "options": choices}
+            found.append(more | {"currentValue": SPEC["allow_all"]})
+        return found
 
     def set(self, params: dict[str, Any]) -> dict[str, Any]:
-        mode = params.get("modeId") or params["value"]
+        if params.get("configId") == "allow_all":
+            SPEC["allow_all"] = params["value"]
+            return {"configOptions": self.options()}
+        mode = SPEC.get("takes") or params.get("modeId") or params["value"]
         self.sets += 1
         if mode not in self.modes or self.sets > SPEC.get("locked", 1000):
             raise Refusal(-32602, "Invalid params", "this mode is locked")
@@ -103,7 +116,10 @@ class Moody(Scripted):
         return {"configOptions": self.options()} if SPEC.get("option") else {}
 
     def report(self, mode: str) -> None:
-        self.mode = mode
+        if mode == "allow_all":
+            SPEC["allow_all"] = "on"
+        else:
+            self.mode = mode
         if SPEC.get("option"):
             self.update("config_option_update", configOptions=self.options())
         else:
@@ -113,7 +129,7 @@ class Moody(Scripted):
         mode, _, name = rest.partition(" ")
         self.report(mode)
         until = time.monotonic() + 60
-        while self.mode not in ASKING and time.monotonic() < until:
+        while not self.asks() and time.monotonic() < until:
             if self.cancelled.wait(0.01):
                 break
         self.act(name)

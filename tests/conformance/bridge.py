@@ -84,6 +84,7 @@ class Bridge:
             "BRIDGE_ADMIN_TOKEN": secrets.token_urlsafe(32),
             "BRIDGE_ALLOWED_ROOTS": str(self.root),
             "BRIDGE_RATE_LIMITS": "off",
+            "BRIDGE_AGENTS": "off",  # what happens to be on this machine
         }
         stores = {"DATABASE_URL": database_url, "REDIS_URL": redis_url}
         self.settings |= {name: url for name, url in stores.items() if url is not None} | settings

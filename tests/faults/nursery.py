@@ -29,7 +29,7 @@ django.core.handlers.asgi django.core.management.commands.migrate django.db.back
 django.db.backends.sqlite3.base django.test django.views.i18n dotenv drf_spectacular.utils
 files_app.git.patch hooks_app.producer.forwarder inflection plistlib prometheus_client.core psutil
 redis.asyncio requests rest_framework.request rest_framework.serializers segno service_identity
-sessions_app.agents.claude.agent structlog twisted.internet.endpoints twisted.protocols.tls
+sessions_app.agents.driver structlog twisted.internet.endpoints twisted.protocols.tls
 twisted.web.http unfold.dataclasses unfold.sections uritemplate whitenoise.middleware yaml
 """
 PROJECT = """

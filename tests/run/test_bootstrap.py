@@ -76,6 +76,33 @@ def test_the_second_time_installs_what_has_changed(clone: Path, steps: list[str]
     assert prepared("run", steps) == ["pip requirements.txt"]
 
 
+def test_where_claude_is_the_sdk_comes_without_a_program(
+    tmp_path: Path, steps: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """D75: once; and a bridge that cannot have it runs without."""
+    program = tmp_path / "bin" / "claude"
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert setup.main(["setup"]) == 0
+    assert steps == ["venv", "pip requirements.txt"]
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    steps.clear()
+    whole = setup.run_step
+
+    def fail(*_: object) -> None:
+        raise setup.Missing("No network.")
+
+    monkeypatch.setattr(setup, "run_step", fail)
+    assert setup.main(["setup"]) == 0 and setup.STAMP.exists()
+    monkeypatch.setattr(setup, "run_step", whole)
+    for expected in (["pip claude-agent-sdk"], []):
+        assert setup.main(["setup"]) == 0
+        assert steps == expected
+        steps.clear()
+
+
 def test_an_interrupted_installation_is_made_anew(
     clone: Path, steps: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,11 +1,13 @@
 """Every screen by axe, silent, and by the keyboard alone, seen where it is (D53)."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.keys import Keys
 
+from tests.attack.moody_lines import plays, put
 from tests.conformance import agents
 from tests.conformance.approvals import post, pre
 from tests.conformance.bridge import Bridge
@@ -98,6 +100,25 @@ def test_before_it_is_paired(make_page: MakePage, bridge: Bridge, axe: str) -> N
     check(page, axe)
 
 
+def test_agents_that_are_found_come_first(make_page: MakePage, tmp_path: Path, axe: str) -> None:
+    """The others are behind a fold, each with the reason (D75)."""
+    programs = put(tmp_path / "bin/opencode", plays("opencode")).parent
+    put(programs / "gemini", "true", version="exit 3")
+    settings = {
+        "BRIDGE_AGENTS": "opencode, gemini, qwen",
+        "PATH": f"{programs}:/usr/bin:/bin",
+        "HOME": str(tmp_path),
+    }
+    with QuickBridge(tmp_path / "bridge", **settings) as bridge:
+        page = make_page(bridge).pair()
+        page.open("new").find("option", "opencode 1.2.3")
+        names = "[...document.querySelectorAll('#agent option')].map((one) => one.value)"
+        assert page.js(names) == ["opencode", "demo", "gemini"]
+        page.find("summary", "Other agents (2)").click()
+        page.wait_text("gemini --version ended with code 3", "Qwen Code (qwen) is not installed")
+        check(page, axe)
+
+
 def test_with_nothing_on_them(page: Page, axe: str) -> None:
     for path, text in (
         ("", "No session yet"),
@@ -118,7 +139,7 @@ def test_with_something_on_them(make_page: MakePage, busy: Bridge, axe: str) -> 
     page = make_page(busy).pair()
     for path, text in (
         ("", "Fix the login <b>test</b>"),
-        ("new", "gone: "),  # an agent that cannot start, and why
+        ("new", "Other agents (1)"),
         ("approvals", "npm test"),
         ("s/observed", "Edit: "),
         ("s/observed/changes", "parser.py"),

@@ -2,6 +2,7 @@
 
 import io
 import sys
+import threading
 from typing import Any
 
 from django.core.management import call_command
@@ -64,6 +65,8 @@ class Command(BaseCommand):
         if sys.stdout.isatty() and self.here.base_url.startswith("https://"):
             code = await threads.writers.run(self._pairing_code)
         print(_banner(self.certificates, self.here, code), flush=True)
+        # in a thread that nobody waits for: a program may take seconds to say its version
+        threading.Thread(target=_print_agents, daemon=True).start()
 
     def _pairing_code(self) -> str:
         """Make a code for the terminal; delete unused ones of earlier starts."""
@@ -98,6 +101,23 @@ def _banner(certificates: Certificates, here: Address, code: str) -> str:
     connect = f"{startup.make_command(conf, 'hooks')}   (connects the coding agent on this machine)"
     lines += ["", f"Next, in a second terminal: {connect}", "To stop: Ctrl-C"]
     return "\n".join(lines)
+
+
+def _print_agents() -> None:
+    """Print which agents can start here, and which cannot."""
+    from sessions_app.agents import registry
+
+    kinds = {kind.name: kind for kind in registry.KINDS.values() if kind.real}
+    known = [one for one in registry.listed() if one.name in kinds]
+    lines = [f"Agents (`primary-agent` is {registry.preferred()}):"]
+    for one in known:
+        if one.can_start:
+            about = " ".join(filter(None, (one.version, kinds[one.name].path(), one.reason)))
+            lines.append(f"  {one.name:<16} {about}")
+    if missing := [one.name for one in known if not one.can_start]:
+        doctor = startup.make_command(conf, "doctor")
+        lines.append(f"  Not found here: {', '.join(missing)}. {doctor} says why.")
+    print("\n".join(lines if known else [*lines, "  none but demo"]), flush=True)
 
 
 def _token_place(name: str) -> str:

@@ -58,8 +58,11 @@ def _check_real(seen: Snapshot, kind: AgentKind) -> Finding:
     if not asks:
         text = f"{name} does not ask before it acts, so the bridge starts no session of it."
         return warning(text)
-    version = report.get("version") or "version unknown"
-    return ok(f"{name} ({version}) is there. It was not started; {start} does that.")
+    version = report.get("version") or kind.version() or "version unknown"
+    text = f"{name} ({version}) is there: {kind.path()}."
+    if trouble := report.get("reason") or kind.trouble():
+        return warning(f"{text} {trouble}", start)
+    return ok(f"{text} It was not started; {start} does that.")
 
 
 def _remedies(seen: Snapshot, kind: AgentKind) -> list[str]:

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from dotenv import dotenv_values
 
 from bridge_project.composition import startup
+from bridge_project.kernel import limits
 from bridge_project.kernel.config import Conf
 from bridge_project.network import server_address
 from bridge_project.network.certificate_files import pin_of
@@ -19,6 +20,8 @@ from bridge_project.network.server_address import Address
 from bridge_project.terminal.client import pinned_context
 
 FETCH_SECONDS: Final = 2.0
+# for /info, which may have to ask agents for their versions
+INFO_SECONDS: Final = FETCH_SECONDS + 2 * limits.AGENT_VERSION_SECONDS
 HEALTH_SECONDS: Final = 4.5  # a bridge whose database is away needs more than three to say so
 PAGE: Final = "/pair"  # needs no token; /health without one is a failed authentication (D16)
 BODY_MAX_BYTES: Final = 2**20
@@ -86,7 +89,7 @@ def take(conf: Conf) -> Snapshot:
     try:
         seen.health = ask("health", "hook_token", HEALTH_SECONDS)
         seen.statuses["hook_token"] = seen.health.status
-        seen.statuses["admin_token"], seen.info, _ = ask("info", "admin_token", FETCH_SECONDS)
+        seen.statuses["admin_token"], seen.info, _ = ask("info", "admin_token", INFO_SECONDS)
     except OSError as error:  # of a slow one the first answer has said enough
         seen.trouble = str(error)
     return seen

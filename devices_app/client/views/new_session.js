@@ -11,6 +11,7 @@ import { askTrust } from "./trust.js";
  */
 export function newSessionView({ model, go }) {
   const select = h("select", { id: "agent" });
+  const others = h("details.browse", { hidden: true });
   const recent = [
     ...new Set(
       Object.values(model.home.sessions)
@@ -25,8 +26,8 @@ export function newSessionView({ model, go }) {
   directory.value = recent[0] ?? "";
   const tree = h("div.tree");
   const past = h("div");
-  /** @type {Wire.AgentInfo[]} */
-  let agents = [];
+  /** @type {Listed[]} */
+  let known = [];
   const placeholder = "What should the agent do?";
   const worktree = field("input", { id: "worktree", type: "text" });
   const prompt = h("textarea", { id: "prompt", rows: "4", placeholder });
@@ -37,6 +38,7 @@ export function newSessionView({ model, go }) {
     () => begin(""),
     h("label", { for: "agent" }, "Agent"),
     select,
+    others,
     h("label", { for: "directory" }, "Directory at the machine"),
     directory,
     h("datalist", { id: "recent" }, ...recent.map((path) => h("option", { value: path }))),
@@ -86,7 +88,7 @@ export function newSessionView({ model, go }) {
     const chosen = () => ({
       agent: select.value,
       directory: directory.value.trim(),
-      history: agents.find(({ name }) => name === select.value)?.history,
+      history: known.find(({ name }) => name === select.value)?.history,
     });
     const { node: content, look } = pastView({ model, go }, chosen);
     fill(past, content);
@@ -147,20 +149,43 @@ export function newSessionView({ model, go }) {
     }
   };
 
-  /** @param {Pick<Wire.AgentInfo, "name" | "can_start" | "reason">} _ */
-  const option = ({ name, can_start: able, reason }) => {
-    const label = able ? oneLine(name) : `${oneLine(name)}: ${oneLine(reason)}`;
-    return h("option", { value: name, disabled: !able }, label);
+  /** Those that start come first; of the others, and of what was wrong, a fold says why.
+   *  @typedef {Pick<Wire.AgentInfo, "name" | "can_start" | "version" | "reason" | "history">} Listed
+   *  @param {Listed[]} agents */
+  const showAgents = (agents) => {
+    known = agents;
+    const chosen = select.value;
+    const able = agents.filter(({ can_start: can }) => can);
+    able.sort((a, b) => Number(!!a.reason) - Number(!!b.reason));
+    fill(
+      select,
+      ...able.map(({ name, version }) => {
+        const text = version ? `${oneLine(name)} ${oneLine(version)}` : oneLine(name);
+        return h("option", { value: name, selected: name === chosen }, text);
+      }),
+    );
+    const rest = agents.filter(({ reason }) => reason);
+    others.hidden = !rest.length;
+    fill(
+      others,
+      h("summary", {}, `Other agents (${rest.length})`),
+      h(
+        "ul.hint",
+        {},
+        rest.map(({ name, reason }) =>
+          h("li", {}, h("b", {}, oneLine(name)), ` ${oneLine(reason)}`),
+        ),
+      ),
+    );
   };
 
   const listAgents = async () => {
     listing = true;
-    const able = (model.connection.acked?.supported_agents ?? []).map((name) => ({
-      name,
-      can_start: true,
-    }));
-    ({ agents } = await model.call("http", "/info").catch(() => ({ agents: able })));
-    fill(select, ...agents.map(option));
+    const able = model.connection.acked?.supported_agents ?? [];
+    showAgents(able.map((name) => ({ name, can_start: true })));
+    // which may take seconds: the bridge asks them for their versions
+    const { agents } = await model.call("http", "/info").catch(() => ({ agents: null }));
+    if (agents) showAgents(agents);
   };
 
   const paint = () => {

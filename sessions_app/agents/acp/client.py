@@ -15,7 +15,6 @@ from bridge_project.kernel import limits
 from bridge_project.protocol.resources import Usage
 from sessions_app.agents import events
 from sessions_app.agents.acp.content import HistoryCollector, text_of
-from sessions_app.agents.acp.modes import mode_in
 from sessions_app.agents.acp.permissions import Permissions
 from sessions_app.agents.acp.questions import Questions
 from sessions_app.agents.acp.tool_calls import ToolCalls
@@ -35,10 +34,10 @@ class AcpClient:
         queue: events.EventQueue,
         approvals: PendingApprovals,
         directory: Path,
-        mode_reported: Callable[[str], None],
+        takes_mode: Callable[[Any], bool],
     ) -> None:
         self._events = queue
-        self._mode_reported = mode_reported
+        self._takes_mode = takes_mode
         self.calls = ToolCalls(queue, directory, approvals.withdraw)
         self.permissions = Permissions(approvals, self.calls, queue)
         self._questions = Questions(approvals, self.calls, queue)
@@ -103,8 +102,7 @@ class AcpClient:
         """Report an update; of a loaded session it is history until the first prompt."""
         self.updated.set()
         self._note_own(begins=False)
-        if (mode := mode_in(update)) is not None:
-            self._mode_reported(mode)
+        if self._takes_mode(update):
             return
         match update:
             case schema.UsageUpdate():

@@ -1,9 +1,10 @@
 """Read the content of ACP messages, which differs from agent to agent. Pure."""
 
+import contextlib
 import json
 import re
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
 from typing import Any
@@ -125,6 +126,16 @@ def parameters_of(raw: Mapping[str, Any], call_id: str) -> dict[str, Any]:
         if name in params and "file_path" not in params:
             params = {"file_path": params.pop(name)} | params
     return params
+
+
+def parameters_in(parts: Sequence[Any]) -> dict[str, Any] | None:
+    """Return the parameters that kimi writes as the text of an undecided call."""
+    match parts:
+        case [schema.ContentToolCallContent(content=schema.TextContentBlock(text=text))]:
+            with contextlib.suppress(ValueError, RecursionError):
+                found = json.loads(text)
+                return found if isinstance(found, dict) and found else None
+    return None
 
 
 def _change(path: str, change: Mapping[str, Any]) -> dict[str, Any]:

@@ -15,9 +15,10 @@ from acp.client import ClientSideConnection
 from pydantic import ValidationError
 
 from bridge_project.kernel import limits
+from bridge_project.kernel.config import conf
 from bridge_project.protocol.types import FinishReason
 from sessions_app.agents import events
-from sessions_app.agents.acp import recipes
+from sessions_app.agents.acp import recipes, started
 from sessions_app.agents.acp.client import AcpClient
 from sessions_app.agents.acp.content import HistoryCollector, tokens_of
 from sessions_app.agents.acp.errors import AUTH_REQUIRED, how_to_log_in, is_busy, text_of_error
@@ -27,13 +28,14 @@ from sessions_app.agents.driver import CannotResume, CannotStart, Driver, Histor
 from sessions_app.agents.process import groups
 
 VERSION_CHARS = 100  # of what an agent says of itself
-# by its name, what each agent said of itself when it was last started, and whether it asks
-found_versions: dict[str, str] = {}
-found_asks: dict[str, bool | None] = {}
 REASONS: dict[str, FinishReason] = {"end_turn": "stop", "cancelled": "stop", "max_tokens": "length"}
 _NOT_ASKING = (
     "{name} is in a mode in which it may act without asking, and cannot be set back: it was "
     "not given the prompt."
+)
+_BARRED = (
+    "{name} would run what the repository says in {file} without asking: the bridge does not start "
+    "it there. BRIDGE_ACP_UNASKED={name} lets it run all the same."
 )
 _STAYS_BUSY = (
     "it is busy with something of its own, and has not taken the message for "
@@ -73,11 +75,14 @@ class AcpDriver(Driver):
 
     async def start(self, directory: Path, resume_id: str | None = None) -> None:
         self.directory = directory
+        self._barred = await asyncio.to_thread(recipes.barred_by, self._command, directory)
+        if self._barred and self._name not in conf.bridge_acp_unasked:
+            raise WillNotAsk(_BARRED.format(name=self._name, file=self._barred))
         self._files = TemporaryDirectory(prefix="bridge-agent-", ignore_cleanup_errors=True)
         command, more = recipes.launch(self._command, directory, Path(self._files.name))
         group = await groups.start(command, directory, more=more, stdin=True)
         self._transport = AcpTransport(group, self._wait_for_room)
-        self._client = AcpClient(self.events, self.approvals, directory, self._modes.reported)
+        self._client = AcpClient(self.events, self.approvals, directory, self._modes.take)
         self._connection = ClientSideConnection(
             cast(Any, self._client), self._transport, use_unstable_protocol=True
         )
@@ -91,6 +96,7 @@ class AcpDriver(Driver):
 
     async def _introduce(self, directory: Path, resume_id: str | None) -> None:
         """Begin or load the session, and have the agent ask."""
+        start = started.Start()
         try:
             hello = await self._connection.initialize(
                 PROTOCOL_VERSION, _CAPABILITIES, schema.Implementation(name="bridge", version="1")
@@ -101,9 +107,11 @@ class AcpDriver(Driver):
                     f"the bridge {PROTOCOL_VERSION}."
                 )
             info = hello.agent_info
-            found_versions[self._name] = ((info.version if info else "") or "")[:VERSION_CHARS]
+            start.version = ((info.version if info else "") or "")[:VERSION_CHARS]
             of_line = recipes.of_line(self._command)
-            recipe = of_line or (recipes.of_name(info.name) if info else None)
+            recipe = of_line
+            if info and (of_line is None or not of_line.is_called(info.name)):
+                recipe = recipes.of_name(info.name)  # another program of that name
             self._log_in = how_to_log_in(recipe, hello.auth_methods)
             meta = recipe.meta if recipe is not None else {}
             where: dict[str, Any] = {"cwd": str(directory), "mcp_servers": [], **meta}
@@ -113,16 +121,19 @@ class AcpDriver(Driver):
             else:
                 session = await self._connection.new_session(**where)
             self._session_id = resume_id or session.session_id
-            self.asks = found_asks[self._name] = await self._modes.set_asking_mode(
+            start.asks = self.asks = await self._modes.set_asking_mode(
                 self._connection,
                 self._session_id,
                 offer_of(session),
                 recipe,
-                by_name=of_line is None,
+                by_name=recipe is not of_line,
                 resumed=bool(resume_id),
             )
-        except WillNotAsk:
-            found_asks[self._name] = False
+            self.asks = self.asks and not self._barred  # then it runs only as it may act unasked
+            started.last[self._name] = start
+        except WillNotAsk as error:
+            start.asks, start.trouble = False, str(error)
+            started.last[self._name] = start
             raise
         except RequestError as error:
             raise CannotStart(self._text_of(error, " could not begin a session")) from error

@@ -1,7 +1,8 @@
 """Keep an ACP agent in the mode in which it asks before it acts (D59)."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+import contextlib
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import structlog
@@ -27,6 +28,9 @@ _STOPPED_ASKING = (
 )
 
 
+_Options = dict[str, str]  # of a session's options: id → value
+
+
 class Offer(NamedTuple):
     """Hold a session's modes; ``option``: the configuration option that sets them."""
 
@@ -36,13 +40,16 @@ class Offer(NamedTuple):
 
 
 def offer_of(session: Any) -> Offer | None:
-    """Parse the answer that began or loaded a session; None without modes."""
-    if session.modes:
-        ids = tuple(mode.id for mode in session.modes.available_modes)
-        return Offer(ids, session.modes.current_mode_id)
+    """Parse the answer that began or loaded a session; None without modes.
+
+    An option comes first: the answer to setting it says what the agent took.
+    """
     for option in session.config_options or []:
         if option.category == "mode":
             return Offer(tuple(_values(option)), str(option.current_value), option.id)
+    if session.modes:
+        ids = tuple(mode.id for mode in session.modes.available_modes)
+        return Offer(ids, session.modes.current_mode_id)
     return None
 
 
@@ -53,14 +60,27 @@ def _values(option: Any) -> Iterator[str]:
             yield each.value
 
 
-def mode_in(update: Any) -> str | None:
-    """Return the mode that an update reports, if it reports one."""
+def mode_in(update: Any, held: Mapping[str, str]) -> str | None:
+    """Return the mode that an update or an answer reports, if it reports one.
+
+    An option of ``held`` with another value is a mode too, ``option=value``.
+    """
     if isinstance(update, schema.CurrentModeUpdate):
         return update.current_mode_id
     if not isinstance(update, schema.ConfigOptionUpdate | schema.SetSessionConfigOptionResponse):
         return None
+    options = _values_of(update)
+    for option, value in held.items():
+        if options.get(option, value) != value:
+            return f"{option}={options[option]}"
     modes = (str(one.current_value) for one in update.config_options if one.category == "mode")
     return next(modes, None)
+
+
+def _values_of(
+    update: schema.ConfigOptionUpdate | schema.SetSessionConfigOptionResponse,
+) -> _Options:
+    return {one.id: str(one.current_value) for one in update.config_options}
 
 
 class ModeKeeper:
@@ -75,6 +95,8 @@ class ModeKeeper:
         self._asking: tuple[str, ...] | None = None  # the modes in which it asks, once known
         self._wanted: str | None = None  # the one of them that is set
         self._option: str | None = None  # the configuration option by which it is set
+        self._held: Mapping[str, str] = {}  # options that have to have these values besides
+        self._options: _Options = {}  # as the agent has last told them
         self._mode = ""  # as far as the agent has reported it
         self._returning: asyncio.Task[None] | None = None
         self._returns = 0  # in this turn
@@ -118,7 +140,7 @@ class ModeKeeper:
 
     def _choose(self, recipe: Recipe, offer: Offer | None) -> None:
         """Choose the mode to set, if any. Raises WillNotAsk."""
-        known = recipe.modes
+        known, self._held = recipe.modes, recipe.held
         ids, self._mode, self._option = offer or ((), "", None)
         if recipe.configured:
             if offer is not None and self._mode not in known:
@@ -136,17 +158,33 @@ class ModeKeeper:
         """Set the mode. Raises RequestError, and WillNotAsk when the agent takes another."""
         if self._wanted is None:
             return
+        options = {self._option: self._wanted} if self._option else {}
         if self._option is None:
             await self._conn.set_session_mode(session_id=self._session_id, mode_id=self._wanted)
-            return
-        answer = await self._conn.set_config_option(
-            config_id=self._option, session_id=self._session_id, value=self._wanted
-        )
-        if (took := mode_in(answer)) not in (None, self._wanted):
-            raise WillNotAsk(f"it takes the mode {took} for {self._wanted}")
+        for option, value in {**options, **self._held}.items():
+            self._options = {}
+            # droid's answer is empty: it sends an update before
+            with contextlib.suppress(ValidationError):
+                answer = await self._conn.set_config_option(
+                    config_id=option, session_id=self._session_id, value=value
+                )
+                self._options = _values_of(answer)
+            if (took := self._options.get(option)) != value:
+                raise WillNotAsk(f"it takes {took} for {value} ({option})")
 
     def _may_act_unasked(self) -> bool:
         return self._asking is not None and self._mode not in ("", *self._asking)
+
+    def take(self, update: Any) -> bool:
+        """Note the mode that an update reports; return whether it reports one."""
+        if isinstance(update, schema.ConfigOptionUpdate):
+            self._options = _values_of(update)
+        elif isinstance(update, schema.CurrentModeUpdate) and self._option is not None:
+            self._options[self._option] = update.current_mode_id
+        if (mode := mode_in(update, self._held)) is None:
+            return False
+        self.reported(mode)
+        return True
 
     def reported(self, mode: str) -> None:
         """Set the asking mode again when the agent reports a mode that may not ask."""

@@ -21,25 +21,38 @@ _FILES = "{files}"  # for a directory of the session's own, which has the files 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """Hold how one agent is made to ask.
+    """Hold how one agent is found, started and made to ask.
 
-    ``programs``: names of its program and packages, and what it calls itself. ``modes``: those in
-    which it asks, of which the first that it offers is set, unless it is ``configured``: then its
-    options and environment decide, and no mode is set.
+    ``name``, ``product`` and ``command`` (its program and arguments) are those of an agent that is
+    looked for (D75). ``programs``: names of its program and packages, and what it calls itself.
+    ``modes``: those in which it asks, of which the first that it offers is set, by the
+    configuration option that it has for that, and else by ``session/set_mode``; ``held`` are
+    options set besides. What an option is has to be confirmed. One that is ``configured`` asks by
+    its options and environment, and no mode is set.
     ``options`` follow all others in its command line, ``environment`` wins over the line's,
     ``defaults`` does not; ``files`` are what variables point to; ``meta`` is sent when a session
-    begins. ``log_in`` is the command with which its user logs in.
+    begins. ``log_in`` is the command with which its user logs in. It does not start in a repository
+    with a file of ``barred``: what it runs unasked, and cannot be told not to.
     """
 
     programs: frozenset[str]
     modes: tuple[str, ...]
     log_in: str
+    name: str = ""
+    product: str = ""
+    command: tuple[str, ...] = ()
+    held: Mapping[str, str] = field(default_factory=dict)
     options: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     defaults: Mapping[str, str] = field(default_factory=dict)
     files: Mapping[str, str] = field(default_factory=dict)
     meta: Mapping[str, Any] = field(default_factory=dict)
     configured: bool = False
+    barred: str = ""
+
+    def is_called(self, name: str) -> bool:
+        """Return whether a name is one of its own."""
+        return name.lower() in self.programs
 
 
 # Reading asks only for what may hold secrets, as by opencode's own defaults; what has no name here,
@@ -54,6 +67,13 @@ _OPENCODE_PERMISSION = {
 }
 
 
+# What droid runs unasked by itself; in its list of what to deny it asks.
+_DROID_ALLOWS = [
+    *("ls", "pwd", "dir"),
+    *(f"git {word}" for word in ("status", "diff", "log", "show", "blame", "ls-files")),
+]
+
+
 def _adapter(name: str) -> frozenset[str]:
     """Return the names of an adapter that moved from one publisher to another."""
     return frozenset({name, f"@zed-industries/{name}", f"@agentclientprotocol/{name}"})
@@ -61,6 +81,9 @@ def _adapter(name: str) -> frozenset[str]:
 
 RECIPES = (
     Recipe(
+        name="qwen",
+        product="Qwen Code",
+        command=("qwen", "--acp"),
         programs=frozenset({"qwen", "qwen-code", "@qwen-code/qwen-code"}),
         modes=("default",),
         log_in="qwen",
@@ -70,24 +93,47 @@ RECIPES = (
             "QWEN_CODE_TRUSTED_FOLDERS_PATH": f"{_FILES}/folders.json",
         },
         files={
-            "settings.json": '{"$version": 4, "security": {"folderTrust": {"enabled": true}}}',
+            "settings.json": json.dumps(
+                {
+                    "$version": 4,
+                    "security": {"folderTrust": {"enabled": True}},
+                    "permissions": {"ask": ["Bash"]},  # else it runs `ls` and the like unasked
+                }
+            ),
             "folders.json": f'{{"{_DIRECTORY}": "DO_NOT_TRUST"}}',
         },
     ),
     Recipe(
+        name="gemini",
+        product="Gemini CLI",
+        command=("gemini", "--acp"),
         programs=frozenset({"gemini", "gemini-cli", "@google/gemini-cli"}),
         modes=("default",),
         log_in="gemini",
     ),
     Recipe(
+        name="claude-agent-acp",
+        product="Claude Code's adapter",
+        command=("claude-agent-acp",),
         programs=_adapter("claude-agent-acp")
         | {"claude-code-acp", "@zed-industries/claude-code-acp"},
         modes=("default",),
         log_in="claude /login",
-        # The user's settings, and not the repository's, whose hooks and servers would be started.
-        meta={"claudeCode": {"options": {"settingSources": ["user"]}}},
+        # The user's settings, and not the repository's, whose hooks and servers would be started;
+        # by itself it runs `ls` and the like unasked.
+        meta={
+            "claudeCode": {
+                "options": {
+                    "settingSources": ["user"],
+                    "settings": {"permissions": {"ask": ["Bash"]}},
+                }
+            }
+        },
     ),
     Recipe(
+        name="opencode",
+        product="OpenCode",
+        command=("opencode", "acp"),
         programs=frozenset({"opencode", "opencode-ai"}),
         modes=("build",),
         log_in="opencode auth login",
@@ -100,6 +146,37 @@ RECIPES = (
         defaults={"OPENCODE_CONFIG_CONTENT": f'{{"instructions": ["{_DIRECTORY}/AGENTS.md"]}}'},
     ),
     Recipe(
+        name="copilot",
+        product="GitHub Copilot CLI",
+        command=("copilot", "--acp"),
+        programs=frozenset({"copilot", "@github/copilot"}),
+        modes=("https://agentclientprotocol.com/protocol/session-modes#agent",),
+        held={"allow_all": "off"},
+        environment={"COPILOT_ALLOW_ALL": "false"},
+        barred=".github/hooks/*.json",
+        log_in="copilot login",
+    ),
+    Recipe(
+        name="kimi",
+        product="Kimi Code",
+        command=("kimi", "acp"),
+        programs=frozenset({"kimi", "kimi code cli", "kimi-code", "@moonshot-ai/kimi-code"}),
+        modes=("default",),
+        log_in="kimi login",
+    ),
+    Recipe(
+        name="droid",
+        product="Factory's droid",
+        command=("droid", "exec", "--output-format", "acp"),
+        programs=frozenset({"droid", "@factory/cli"}),
+        modes=("normal",),
+        log_in="droid",
+        # What a repository's settings allow, start or hook in, runs unasked, whatever is set here.
+        barred=".factory/*.json",
+        options=("--settings", f"{_FILES}/settings.json"),
+        files={"settings.json": json.dumps({"commandDenylist": _DROID_ALLOWS})},
+    ),
+    Recipe(
         programs=_adapter("codex-acp"),
         # To set its mode `read-only` would undo the options: it runs every command in a sandbox
         # without asking. With them it reports that mode where the user distrusts the directory,
@@ -110,21 +187,40 @@ RECIPES = (
         configured=True,
     ),
     Recipe(
+        name="vibe",
+        product="Mistral Vibe",
+        command=("vibe-acp",),
         programs=frozenset({"vibe", "vibe-acp", "mistral-vibe", "@mistralai/mistral-vibe"}),
         modes=("ask", "default"),
         log_in="vibe --setup",
+        environment={"VIBE_TOOLS": '{"bash": {"allowlist": []}}'},  # of commands that do not ask
     ),
 )
+
+ROWS = {one.name: one for one in RECIPES if one.name}  # of the agents that are looked for
 
 
 def of_name(name: str) -> Recipe | None:
     """Return the recipe of an agent by its name in ``initialize``."""
-    return next((one for one in RECIPES if name.lower() in one.programs), None)
+    return next((one for one in RECIPES if one.is_called(name)), None)
 
 
 def of_line(command: Sequence[str]) -> Recipe | None:
     """Return the recipe of an agent by its command line."""
     return _find(command)[0]
+
+
+def barred_by(command: Sequence[str], directory: Path) -> str:
+    """Return the repository's file that bars its agent, else an empty text."""
+    recipe = of_line(command)
+    if recipe is None or not recipe.barred:
+        return ""
+    for level in (directory, *directory.parents):
+        if found := next(level.glob(recipe.barred), None):
+            return found.name
+        if (level / ".git").exists():
+            break
+    return ""
 
 
 def launch(
@@ -144,7 +240,7 @@ def launch(
 
     for name, text in recipe.files.items():
         (files / name).write_text(filled(text))
-    line = [*command, *recipe.options]
+    line = [*command, *map(filled, recipe.options)]
     ours = {name: filled(value) for name, value in recipe.environment.items()}
     unset = {name: text for name, text in recipe.defaults.items() if name not in os.environ}
     if after_env and ours:  # `env` of the line would set its variables after ours

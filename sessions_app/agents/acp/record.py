@@ -56,6 +56,8 @@ class Record:
             if self.kind == "execute" and isinstance(given, dict) and known is not None:
                 given = given | {"cwd": given.get("cwd", known)}  # which was reported before
             self.raw_input = given
+        elif self.raw_input is None and self.status == "pending":
+            self.raw_input = content.parameters_in(parts)
         self.raw_output = self.raw_output if update.raw_output is None else update.raw_output
         self.changes = changes or self.changes
         if self.changes and self.kind in ("", "other"):

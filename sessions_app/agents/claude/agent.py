@@ -6,7 +6,7 @@ session of it starts.
 
 from collections.abc import Sequence
 
-from sessions_app.agents.claude.program import NAME, mend, package, problem, version
+from sessions_app.agents.claude.program import NAME, asked, mend, package, problem, program
 from sessions_app.agents.driver import AgentKind, Driver, HistoryMessage
 from sessions_app.agents.past.claude import ClaudeStore
 
@@ -27,4 +27,14 @@ def history(resume_id: str) -> Sequence[HistoryMessage]:
     return read_transcript(resume_id)
 
 
-KIND = AgentKind(NAME, make, problem, version, mend=mend, history=history, store=ClaudeStore())
+KIND = AgentKind(
+    NAME,
+    make,
+    problem,
+    version=lambda: asked().version,
+    mend=mend,
+    history=history,
+    store=ClaudeStore(),
+    path=lambda: str(program() or ""),
+    trouble=lambda: asked().trouble,
+)

@@ -1,30 +1,33 @@
-"""Find claude-code's program and its version, or say what is missing (D41)."""
+"""Find claude-code's program and its version, or say what is missing (D41, D75)."""
 
-import importlib.metadata
 import importlib.util
 import os
-import shutil
 from pathlib import Path
+
+from sessions_app.agents import found
 
 NAME = "claude-code"
 PACKAGE = "claude-agent-sdk"
-PROGRAM = "claude"
+PROGRAM = found.Program("claude", "Claude Code")
 REQUIREMENTS = "requirements-claude.txt"
+INSTALL = ".venv/bin/python -m pip install"
 
 
 def problem() -> str | None:
     """Return why no session can start, and the remedy; None when one can."""
-    if program() is not None:
-        return None
-    there = package() is not None
-    missing = f"The program {PROGRAM} of {PACKAGE}" if there else PACKAGE
-    return f"{missing} is not installed. Install it with: {mend()}"
+    if package() is None:
+        there = PROGRAM.path() is not None
+        missing = f"{PACKAGE} is not installed" if there else PROGRAM.problem()
+        return f"{str(missing).rstrip('.')}. Install it with: {mend()}"
+    return None if program() is not None else f"{PROGRAM.problem()} {mend()} brings it."
 
 
 def mend() -> str:
-    """Return the command that installs what is missing."""
-    again = "" if package() is None else "--force-reinstall "
-    return f".venv/bin/python -m pip install {again}-r {REQUIREMENTS}"
+    """Return the command that installs the SDK, and a program if none is there."""
+    if package() is not None:
+        return f"{INSTALL} --force-reinstall -r {REQUIREMENTS}"
+    small = f"--no-binary {PACKAGE} " if PROGRAM.path() is not None else ""
+    return f"{INSTALL} {small}-r {REQUIREMENTS}"
 
 
 def program() -> Path | None:
@@ -32,19 +35,17 @@ def program() -> Path | None:
     where = package()
     if where is None:
         return None
-    bundled = where / "_bundled" / PROGRAM
+    bundled = where / "_bundled" / PROGRAM.name
     if os.access(bundled, os.X_OK) and bundled.is_file():
         return bundled
-    found = shutil.which(PROGRAM)
-    return Path(found) if found else None
+    path = PROGRAM.path()
+    return Path(path) if path is not None else None
 
 
-def version() -> str:
-    """Return the version of the SDK; empty without it or its program."""
-    try:
-        return importlib.metadata.version(PACKAGE) if program() is not None else ""
-    except importlib.metadata.PackageNotFoundError:  # it was copied there, not installed
-        return ""
+def asked() -> found.Answer:
+    """Return what its program says of its version; call this in a thread."""
+    path = program()
+    return found.ask(str(path)) if path is not None else found.Answer()
 
 
 def package() -> Path | None:

@@ -79,11 +79,11 @@ class ClaudeStore(Store):
         if os.path.basename(exe) in _INTERPRETERS:
             script = next((os.fsdecode(word) for word in words if not word.startswith(b"-")), "")
             parts = Path(os.path.realpath(script)).parts
-            return bool(script) and not {"claude-code", program.PROGRAM}.isdisjoint(parts)
+            return bool(script) and not {"claude-code", program.PROGRAM.name}.isdisjoint(parts)
         own = program.program()
         return (
-            os.path.basename(exe) == program.PROGRAM
-            or Path(exe).parts[-3:-1] == (program.PROGRAM, "versions")
+            os.path.basename(exe) == program.PROGRAM.name
+            or Path(exe).parts[-3:-1] == (program.PROGRAM.name, "versions")
             or (own is not None and os.path.realpath(own) == exe)
         )
 

@@ -24,7 +24,7 @@ from tests.servers import PATIENCE, wait_until
 def bridge(model: Model, tmp_path_factory: pytest.TempPathFactory) -> Iterator[QuickBridge]:
     place = tmp_path_factory.mktemp("bridge")
     with surrounded(place, model) as surroundings:
-        settings = surroundings | {"CLAUDE_CODE_MAX_RETRIES": "10"}
+        settings = surroundings | {"CLAUDE_CODE_MAX_RETRIES": "10", "BRIDGE_AGENTS": claude.NAME}
         with QuickBridge(place / "bridge", **settings) as bridge:
             bridge.pin = bridge.pairing().pin
             yield bridge

@@ -26,7 +26,7 @@ async def test_without_the_sdk(monkeypatch: pytest.MonkeyPatch) -> None:
     why = claude.problem()
     assert why is not None and f"pip install -r {claude.REQUIREMENTS}" in why
     assert (PROJECT_DIR / claude.REQUIREMENTS).is_file()
-    assert claude.version() == ""
+    assert claude.asked().version == ""
 
 
 async def test_what_cannot_be_resumed(surroundings: dict[str, str], root: Path) -> None:

@@ -2,9 +2,9 @@
 
 It speaks OpenAI's two interfaces, Anthropic's and Gemini's, since each agent has one of them.
 
-``do: say TEXT``, ``do: run COMMAND``, ``do: write PATH TEXT`` (a tool call, then "All done."; a
-space in the path is %20), ``do: count N`` (a word each 50 ms), ``do: hold TEXT`` (the first word,
-and the others when ``go_on`` is set), ``do: fail``.
+``do: say TEXT``, ``do: run COMMAND``, ``do: write PATH TEXT``, ``do: edit PATH OLD NEW`` (a tool
+call, then "All done."; a space in the path is %20), ``do: count N`` (a word each 50 ms), ``do: hold
+TEXT`` (the first word, and the others when ``go_on`` is set), ``do: fail``.
 """
 
 import json
@@ -21,7 +21,7 @@ from urllib.parse import unquote
 
 Json = dict[str, Any]
 
-ORDER = re.compile(r"do: (say|run|write|count|hold|fail)\b ?([^\n\"]*)")
+ORDER = re.compile(r"do: (say|run|write|edit|count|hold|fail)\b ?([^\n\"]*)")
 WORD_SECONDS = 0.05
 HOLD_SECONDS = 120.0  # at most
 IN, OUT = 11, 7  # tokens
@@ -53,8 +53,10 @@ class Reply:
 
 
 # What agents call the tool that runs a command and the one that writes a file.
-COMMANDS = ("run_shell_command", "bash", "Bash", "exec_command", "shell_command")
-WRITERS = ("write_file", "write", "Write")
+COMMANDS = ("run_shell_command", "bash", "Bash", "exec_command", "shell_command", "Execute")
+WRITERS = ("write_file", "write", "Write", "create", "Create")
+PATHS = ("file_path", "filePath", "path")
+EDITORS = ("edit", "Edit", "replace", "edit_file", "search_replace", "StrReplaceFile")
 
 
 def reply_to(prompts: list[tuple[str, str]], tools: dict[str, Json]) -> Reply:
@@ -85,11 +87,25 @@ def _obey(verb: str, rest: str, *, done: int, tools: dict[str, Json]) -> Reply:
         return _call(COMMANDS, _running(rest), tools)
     path, _, text = rest.partition(" ")
     path = unquote(path)
+    if verb == "edit" and set(EDITORS) & tools.keys():
+        return _call(EDITORS, _editing(path, *text.split()[:2]), tools)
     if not set(WRITERS) & tools.keys():  # codex writes by commands
         line = f"printf %s {shlex.quote(text)} >{shlex.quote(path)}"
         return _call(COMMANDS, _running(line), tools)
-    write = {"file_path": path, "filePath": path, "path": path, "content": text}
+    write = dict.fromkeys(PATHS, path) | {"content": text, "file_text": text}
     return _call(WRITERS, write, tools)
+
+
+def _editing(path: str, old: str, new: str) -> Json:
+    """What agents call the parameters of an edit."""
+    names = {"old_string": old, "oldString": old, "old_str": old, "new_string": new}
+    more = {
+        "newString": new,
+        "new_str": new,
+        "instruction": "As told",
+        "edit": {"old": old, "new": new},
+    }
+    return dict.fromkeys(PATHS, path) | names | more
 
 
 def _running(command: str) -> Json:
@@ -109,6 +125,8 @@ def _call(names: tuple[str, ...], arguments: Json, tools: dict[str, Json]) -> Re
         for key, value in arguments.items()
         if key in known and (key != "timeout" or key in required)  # given only where demanded
     }
+    for key in set(required) - wanted.keys():  # droid's want a risk and a summary
+        wanted[key] = known.get(key, {}).get("enum", ["x"])[0]
     return Reply(["I ", "will. "], name, wanted)
 
 

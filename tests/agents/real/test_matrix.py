@@ -4,6 +4,7 @@ scripted model and without a network (D35, D38, D40, D59; `make test-agents`).
 
 import contextlib
 from collections.abc import Callable, Iterator
+from urllib.parse import quote
 
 import psutil
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from tests.agents.real.place import SECONDS, Decision, Place, Talk, payloads
 from tests.agents.real.table import MEMORY
 from tests.conformance.agent_tools import status, wait_status
-from tests.conformance.agents import log_of, words
+from tests.conformance.agents import log_of, start, words
 from tests.conformance.phone import Message
 from tests.servers import wait_until
 
@@ -49,7 +50,7 @@ def test_turn(begin: Begin, place: Place) -> None:
     assert words(log_of(talk.phone, talk.session)) == "Good morning from the model"
 
     failed = talk.turn("do: fail")
-    assert payloads(failed, "stream_end")[-1]["finish_reason"] == "error"
+    assert payloads(failed, "stream_end")[-1]["finish_reason"] == place.agent.failure
     assert words(talk.turn("do: say still here")) == "still here"
 
 
@@ -66,7 +67,8 @@ def test_approve(begin: Begin) -> None:
 
     said = until_made(talk, talk.order_write("hello.txt", "hello there"), "hello.txt")
     assert len(payloads(said, "approval_required")) == 1
-    assert (talk.directory / "hello.txt").read_text() == "hello there"
+    made = (talk.directory / "hello.txt").read_text()
+    assert made.removesuffix("\n") == "hello there"  # which droid adds
 
     talk.turn("do: run touch again", "rejected")
     assert "again" not in talk.files(), "what was approved once was not allowed for good"
@@ -97,6 +99,29 @@ def test_reject(begin: Begin) -> None:
     codes = [one["data"].get("code") for one in payloads(said, "notification")]
     assert "REJECTED_CALL_RAN" not in codes, "it only says that the call was refused"
     assert (talk.directory / "kept").read_text() == "as it was" and talk.files() == ["kept"]
+
+
+@pytest.mark.parametrize("command", ["touch seen", "ls", "cat kept", "echo hello"])
+def test_every_command_asks(begin: Begin, place: Place, command: str) -> None:
+    """Also one that only reads (D75)."""
+    if place.agent.reads_unasked and not command.startswith("touch"):
+        pytest.skip(f"{place.agent.name} runs commands that only read unasked")
+    talk = begin()
+    (talk.directory / "kept").write_text("secret words")
+    said = talk.turn(f"do: run {command}", "rejected")
+    [asked] = payloads(said, "approval_required")
+    assert command in asked["params"]["command"]
+    [result] = payloads(said, "tool_result")
+    assert result["result"]["success"] is False and talk.files() == ["kept"]
+
+
+def test_an_edit_asks(begin: Begin) -> None:
+    """Refused it is not made; approved it is, once."""
+    talk = begin()
+    kept = talk.directory / "kept"
+    kept.write_text("alpha beta\n")
+    talk.turn(f"do: edit {quote(str(kept))} alpha gamma", "rejected")
+    assert kept.read_text() == "alpha beta\n"
 
 
 def test_modify(begin: Begin, place: Place) -> None:
@@ -164,6 +189,21 @@ def test_command_asks(begin: Begin, place: Place) -> None:
     said = talk.turn("do: run touch refused", "rejected")
     assert len(payloads(said, "approval_required")) == 1
     assert "refused" not in talk.files() and not ran.exists()
+
+
+def test_what_it_would_obey_unasked_bars_it(place: Place) -> None:
+    """It is not started where it would run, or allow, what the repository says (D75)."""
+    ran = place.home / "ran"
+    for number, (name, text) in enumerate(place.agent.barred.items()):
+        path = place.bridge.root / f"barred-{number}" / name
+        path.parent.mkdir(parents=True)
+        path.write_text(text.replace("{ran}", str(ran)))
+        below = place.bridge.root / f"barred-{number}" / "src"
+        below.mkdir()
+        with place.bridge.phones() as (phone,):
+            refused = start(phone, below, agent=place.agent.name, timeout=SECONDS)
+            assert refused["payload"].get("code") == "AGENT_UNAVAILABLE", refused
+            assert path.name in refused["payload"]["message"] and not ran.exists()
 
 
 def test_memory(begin: Begin, place: Place) -> None:

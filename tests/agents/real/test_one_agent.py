@@ -40,8 +40,8 @@ def test_each_call_is_reported_once(model: Model, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "command", "way"),
     [
-        ("qwen-code", "qwen", "Use OpenAI API key ("),
-        ("gemini-cli", "gemini", "Log in with Google ("),
+        ("qwen", "qwen", "Use OpenAI API key ("),
+        ("gemini", "gemini", "Log in with Google ("),
         ("codex-acp", "codex login", "Use CODEX_API_KEY ("),
     ],
 )
