@@ -25,7 +25,7 @@ from tests.web.actions import (
     start_demo,
 )
 from tests.web.browser import DESK, NETWORK, PHONE, Page
-from tests.web.conftest import ROOM, MakePage
+from tests.web.conftest import ROOM, MakeBridge, MakePage
 
 pytestmark = pytest.mark.web
 
@@ -100,23 +100,20 @@ def test_before_it_is_paired(make_page: MakePage, bridge: Bridge, axe: str) -> N
     check(page, axe)
 
 
-def test_agents_that_are_found_come_first(make_page: MakePage, tmp_path: Path, axe: str) -> None:
+def test_agents_that_are_found_come_first(
+    make_bridge: MakeBridge, make_page: MakePage, tmp_path: Path, axe: str
+) -> None:
     """The others are behind a fold, each with the reason (D75)."""
     programs = put(tmp_path / "bin/opencode", plays("opencode")).parent
     put(programs / "gemini", "true", version="exit 3")
-    settings = {
-        "BRIDGE_AGENTS": "opencode, gemini, qwen",
-        "PATH": f"{programs}:/usr/bin:/bin",
-        "HOME": str(tmp_path),
-    }
-    with QuickBridge(tmp_path / "bridge", **settings) as bridge:
-        page = make_page(bridge).pair()
-        page.open("new").find("option", "opencode 1.2.3")
-        names = "[...document.querySelectorAll('#agent option')].map((one) => one.value)"
-        assert page.js(names) == ["opencode", "demo", "gemini"]
-        page.find("summary", "Other agents (2)").click()
-        page.wait_text("gemini --version ended with code 3", "Qwen Code (qwen) is not installed")
-        check(page, axe)
+    path = {"PATH": f"{programs}:/usr/bin:/bin", "HOME": str(tmp_path)}
+    page = make_page(make_bridge(BRIDGE_AGENTS="opencode, gemini, qwen", **path)).pair()
+    page.open("new").wait_text("opencode 1.2.3")
+    names = "[...document.querySelectorAll('#agent option')].map((one) => one.value)"
+    assert page.js(names) == ["opencode", "demo", "gemini"]
+    page.tap("summary", "Other agents (2)")
+    page.wait_text("gemini --version ended with code 3", "Qwen Code (qwen) is not installed")
+    check(page, axe)
 
 
 def test_with_nothing_on_them(page: Page, axe: str) -> None:
