@@ -51,7 +51,7 @@ test-slow: ## the dear tests: a fresh clone, full disks, kills of two, a year of
 repeat: ## the tests twenty times, every other time on a busy machine (ARGS=4: so often)
 	$(call bootstrap,check repeat $(or $(ARGS),20))
 
-test-agents: ## the bridge with seven real agents (no account; what was not tried is said)
+test-agents: ## the bridge with ten real agents (no account; what was not tried is said)
 	$(call bootstrap,check test-agents $(ARGS))
 
 test-web: ## the web client in a real browser (needs Debian's chromium-driver)
