@@ -115,8 +115,8 @@ def test_every_command_asks(begin: Begin, place: Place, command: str) -> None:
     assert result["result"]["success"] is False and talk.files() == ["kept"]
 
 
-def test_an_edit_asks(begin: Begin) -> None:
-    """Refused it is not made; approved it is, once."""
+def test_a_refused_edit_is_not_made(begin: Begin) -> None:
+    """It does not show that the agent asked: some refuse an edit of a file that was not read."""
     talk = begin()
     kept = talk.directory / "kept"
     kept.write_text("alpha beta\n")
