@@ -96,11 +96,15 @@ class Desk:
 
     def _answered(self) -> bool:
         """Press Enter as long as the program says that its dialog waits: it may miss the first."""
-        place = Path(os.environ["CLAUDE_CONFIG_DIR"], "sessions", f"{self.process.pid}.json")
-        waits = json.loads(place.read_text())["status"] == "waiting"
+        waits = self.status() == "waiting"
         if waits:
             self.press("\r")
         return not waits
+
+    def status(self) -> str:
+        """What the program's registry says that it does."""
+        place = Path(os.environ["CLAUDE_CONFIG_DIR"], "sessions", f"{self.process.pid}.json")
+        return str(json.loads(place.read_text())["status"])
 
     def end(self) -> None:
         self.process.kill()
