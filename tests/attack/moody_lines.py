@@ -13,7 +13,7 @@ NPX = '#!/bin/sh\n[ "$1" = -y ] && shift\nshift\nexec "$(dirname "$0")/opencode"
 ALLOWS_ALL = '{"permission": {"bash": "allow"}}'
 
 
-KNOWN = {"name": "gemini-cli"}  # which asks in its mode "default"
+KNOWN = {"name": "kimi-code"}  # which asks in its mode "default"
 
 
 def plays(name: str) -> str:

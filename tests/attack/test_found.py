@@ -102,7 +102,8 @@ def test_what_is_found_asks_and_a_refused_command_does_not_run(
 ) -> None:
     """By a script, a link, and whatever option it would have begun with."""
     ready = start(phone, bridge.root, agent=agent)["payload"]
-    assert ready["asks"] is True
+    # gemini runs what only reads unasked
+    assert ready["asks"] is (None if agent == "gemini" else True)
     for prompt in ("/act", *(["/stray allow_all"] if agent == "copilot" else [])):
         say(phone, ready["session_id"], f"{prompt} {agent}")
         answer(phone, ready["session_id"], "rejected")
@@ -157,7 +158,7 @@ def test_where_a_service_looks(tmp_path: Path) -> None:
         ]
         with bridge.phones() as (phone,):
             ready = start(phone, bridge.root, agent="gemini")["payload"]
-            assert ready.get("asks") is True, f"{ready}: it has what lies beside it"
+            assert ready["agent"] == "gemini", f"{ready}: it has what lies beside it"
             end(phone, ready["session_id"])
             phone.close()
             offered = phone.connect().auth()["payload"]["supported_agents"]

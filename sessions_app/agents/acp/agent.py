@@ -34,7 +34,7 @@ def _of_line(name: str, command: list[str]) -> AgentKind:
         partial(_why_not, name, command[0]),
         version=lambda: _last(name).version,
         can_modify=False,
-        asks=partial(_asks, name, known=recipes.of_line(command) is not None),
+        asks=partial(_asks, name, recipes.of_line(command)),
         path=lambda: shutil.which(command[0], path=search_path()) or "",
         trouble=lambda: _last(name).trouble,
     )
@@ -58,7 +58,7 @@ def _of_row(row: recipes.Recipe) -> AgentKind:
         program.problem,
         version=lambda: answer().version,
         can_modify=False,
-        asks=partial(_asks, name, known=True),
+        asks=partial(_asks, name, row),
         path=lambda: program.path() or "",
         trouble=lambda: _last(name).trouble or answer().trouble,
     )
@@ -82,11 +82,11 @@ def _why_not(name: str, program: str) -> str | None:
     )
 
 
-def _asks(name: str, *, known: bool) -> bool | None:
+def _asks(name: str, row: recipes.Recipe | None) -> bool | None:
     """Return what the last start found; before that, what its row promises."""
     if name in started.last:
         return started.last[name].asks
-    return True if known else None
+    return row.asks if row is not None else None
 
 
 def _last(name: str) -> started.Start:

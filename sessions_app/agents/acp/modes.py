@@ -113,7 +113,8 @@ class ModeKeeper:
     ) -> bool | None:
         """Set the asking mode, whatever the agent's settings; return whether it asks.
 
-        None: nobody knows, as of every agent without a recipe, whatever its modes are called (D75).
+        None: nothing is promised, as of every agent without a recipe, whatever its modes are called
+        (D75).
         ``by_name``: the recipe is that of the agent's own name, not of its command line. Raises
         WillNotAsk when it cannot be made to, unless BRIDGE_ACP_UNASKED names it.
         """
@@ -136,7 +137,7 @@ class ModeKeeper:
             log.warning("acp_agent_does_not_ask", agent=self._name, why=why)
             self._asking = None
             return False
-        return True
+        return recipe.asks
 
     def _choose(self, recipe: Recipe, offer: Offer | None) -> None:
         """Choose the mode to set, if any. Raises WillNotAsk."""

@@ -32,7 +32,8 @@ class Recipe:
     ``options`` follow all others in its command line, ``environment`` wins over the line's,
     ``defaults`` does not; ``files`` are what variables point to; ``meta`` is sent when a session
     begins. ``log_in`` is the command with which its user logs in. It does not start in a repository
-    with a file of ``barred``: what it runs unasked, and cannot be told not to.
+    with a file of ``barred``: what it runs unasked, and cannot be told not to. One that
+    ``reads_unasked`` asks about some commands only, so nobody is promised that it asks.
     """
 
     programs: frozenset[str]
@@ -49,6 +50,12 @@ class Recipe:
     meta: Mapping[str, Any] = field(default_factory=dict)
     configured: bool = False
     barred: str = ""
+    reads_unasked: bool = False
+
+    @property
+    def asks(self) -> bool | None:
+        """Return what is promised of it: None, nothing."""
+        return None if self.reads_unasked else True
 
     def is_called(self, name: str) -> bool:
         """Return whether a name is one of its own."""
@@ -110,6 +117,7 @@ RECIPES = (
         programs=frozenset({"gemini", "gemini-cli", "@google/gemini-cli"}),
         modes=("default",),
         log_in="gemini",
+        reads_unasked=True,
     ),
     Recipe(
         name="claude-agent-acp",
@@ -185,6 +193,7 @@ RECIPES = (
         log_in="codex login",  # a key in its environment is not enough
         options=("-c", "approval_policy=untrusted", "-c", "sandbox_mode=read-only"),
         configured=True,
+        reads_unasked=True,
     ),
     Recipe(
         name="vibe",

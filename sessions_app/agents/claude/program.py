@@ -31,15 +31,14 @@ def mend() -> str:
 
 
 def program() -> Path | None:
-    """Return the agent's own program: the one that came with the SDK, else the user's."""
+    """Return the agent's own program: the user's, else the one that came with the SDK (D75)."""
     where = package()
     if where is None:
         return None
+    if (path := PROGRAM.path()) is not None:
+        return Path(path)
     bundled = where / "_bundled" / PROGRAM.name
-    if os.access(bundled, os.X_OK) and bundled.is_file():
-        return bundled
-    path = PROGRAM.path()
-    return Path(path) if path is not None else None
+    return bundled if os.access(bundled, os.X_OK) and bundled.is_file() else None
 
 
 def asked() -> found.Answer:

@@ -42,6 +42,11 @@ class Real:
     directory: str = ""
     command: list[str] = field(default_factory=list)
 
+    @property
+    def asks(self) -> bool | None:
+        """What the bridge promises of it."""
+        return None if self.reads_unasked else True
+
 
 def _read() -> tuple[dict[str, Real], list[str]]:
     """The agents by name, and MEMORY."""

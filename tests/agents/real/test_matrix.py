@@ -54,10 +54,10 @@ def test_turn(begin: Begin, place: Place) -> None:
     assert words(talk.turn("do: say still here")) == "still here"
 
 
-def test_approve(begin: Begin) -> None:
+def test_approve(begin: Begin, place: Place) -> None:
     """A command that is approved runs, once; a file that may be written is written."""
     talk = begin()
-    assert talk.ready["payload"]["asks"] is True
+    assert talk.ready["payload"]["asks"] is place.agent.asks
     said = until_made(talk, "do: run touch approved", "approved")
     [asked], [result] = payloads(said, "approval_required"), payloads(said, "tool_result")
     assert (asked["tool"], asked["source"]) == ("Bash", "agent_sdk")
@@ -167,7 +167,7 @@ def test_resume(begin: Begin, place: Place) -> None:
     talk.phone.join(talk.session)
     ends = payloads(log_of(talk.phone, talk.session), "stream_end")
     assert [end["finish_reason"] for end in ends] == ["stop", "error"]
-    assert talk.resume()["payload"]["asks"] is True
+    assert talk.resume()["payload"]["asks"] is place.agent.asks
     heard = len(place.model.heard)
     assert words(talk.turn("do: say and on we go")) == "and on we go"
     assert any("marmalade" in request for request in place.model.heard[heard:])
@@ -185,7 +185,7 @@ def test_command_asks(begin: Begin, place: Place) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text.replace("{ran}", str(ran)))
     talk = begin()
-    assert talk.ready["payload"]["asks"] is True
+    assert talk.ready["payload"]["asks"] is place.agent.asks
     said = talk.turn("do: run touch refused", "rejected")
     assert len(payloads(said, "approval_required")) == 1
     assert "refused" not in talk.files() and not ran.exists()
