@@ -56,6 +56,7 @@ const SHAPES = {
   file_read_response: { session_id: "string", path: "string", content: "string" },
   error: { code: "string", message: "string" },
   push_state: { subscribed: "boolean" },
+  history_list_response: { sessions: "array" },
 };
 
 /** @param {unknown} value */

@@ -150,7 +150,8 @@ export function newSessionView({ model, go }) {
   };
 
   /** Those that start come first; of the others, and of what was wrong, a fold says why.
-   *  @typedef {Pick<Wire.AgentInfo, "name" | "can_start" | "version" | "reason" | "history">} Listed
+   *  @typedef {Pick<Wire.AgentInfo, "name" | "can_start" | "version" | "reason" | "history">}
+   *    Listed
    *  @param {Listed[]} agents */
   const showAgents = (agents) => {
     known = agents;

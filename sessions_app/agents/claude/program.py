@@ -31,7 +31,7 @@ def mend() -> str:
 
 
 def program() -> Path | None:
-    """Return the agent's own program: the user's, else the one that came with the SDK (D75)."""
+    """Return the agent's program: the user's, else the one in the SDK (D75)."""
     where = package()
     if where is None:
         return None
