@@ -131,6 +131,8 @@ class Session(models.Model):
     processes = models.TextField(default="")
     # JSON list of the ids of its background tasks that run, as its last Stop named them.
     tasks = models.TextField(default="")
+    # Calls in a terminal that a device can answer now (D66).
+    answerable = models.PositiveSmallIntegerField(default=0, db_default=0)
     # JSON list of what a person lets the agent do without asking each time (D68), as in
     # approvals/rules/store.py.
     rules = models.TextField(default="")

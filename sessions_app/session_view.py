@@ -17,7 +17,7 @@ from sessions_app.models import Session
 COLUMNS = (
     *("pk", "session_id", "agent_type", "title", "working_directory"),
     *("kind", "status", "turn", "doing", "pending_approvals", "last_activity_at", "last_sign_at"),
-    *("expired", "forgotten", "resume_id", "titled", "rules", "usage", "processes"),
+    *("expired", "forgotten", "resume_id", "titled", "rules", "usage", "processes", "answerable"),
 )
 
 

@@ -32,7 +32,8 @@ def continue_of(session: Any, *, resumable: bool) -> Continue:
         if resumable or session.status in Session.RUNS:
             return Continue(how="join")
         return Continue(reason=ENDED if closed and not session.expired else FORGOTTEN)
-    # What can be answered where it waits (D66) is best answered: "answer" comes here.
+    if session.answerable and not closed:  # where it waits (D66)
+        return Continue(how="answer")
     kind = kind_of(session)
     if kind is None:
         return Continue(reason=NO_AGENT)

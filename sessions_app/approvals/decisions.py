@@ -217,6 +217,7 @@ def begin_wait(box: Outbox, session: Session, record: ToolCall, nonce: str) -> N
     record.hook, record.holder = nonce, leases.current()
     _amend(box, session, record)
     record.save(update_fields=["hook", "holder", "frame"])
+    count_waiting(session)
     _tell_state(box, session, record)
 
 
@@ -232,8 +233,15 @@ def end_wait(box: Outbox, session: Session, record: ToolCall) -> None:
         record.holder = None
     _amend(box, session, record)
     record.save(update_fields=["hook", "holder", "forwarded", "frame"])
+    count_waiting(session)
     _tell_state(box, session, record)
     transaction.on_commit(lambda: held_hooks.release(nonce))
+
+
+def count_waiting(session: Session) -> None:
+    """Store how many of a session's calls devices can answer at the desk (D66)."""
+    session.answerable = ToolCall.objects.filter(session=session).exclude(hook="").count()
+    session.save(update_fields=["answerable"])
 
 
 def _tell_state(box: Outbox, session: Session, record: ToolCall) -> None:

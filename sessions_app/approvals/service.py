@@ -147,6 +147,8 @@ def ask(
     if hook is not None:
         record.hook, record.holder = hook.nonce, leases.current()
     record.save()
+    if hook is not None:
+        decisions.count_waiting(session)
     session.pending_approvals += 1
     _begin(session, call, record.tool_call_id, box.now, waits=True)
     box.append(session.feed, message)

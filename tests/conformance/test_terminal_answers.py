@@ -19,7 +19,7 @@ from tests.conformance.approvals import (
 from tests.conformance.bridge import Bridge
 from tests.conformance.phone import Phone
 from tests.conformance.samples import new_session
-from tests.conformance.terminal import SOONER, Terminal, until
+from tests.conformance.terminal import SOONER, Terminal, shown, until
 from tests.faults.quick import bridge_of_module
 from tests.servers import wait_until
 from tests.short import short
@@ -124,10 +124,12 @@ def test_the_desk_was_first(phone: Phone, agent: Terminal, sid: str) -> None:
     dialog = agent.asks("Bash", LS)
     call = asked(phone, sid)["tool_call_id"]
     shows(agent)
+    until(phone, sid, **{"continue": {"how": "answer", "reason": "", "ends": False}})
     time.sleep(0.6)  # two looks at the dialog that waits
     assert not dialog.over
     goes_on(agent)
     wait_until(lambda: dialog.over, "it is ended", within=1.5)
+    phone.collect(lambda: shown(phone, sid)["continue"]["how"] != "answer", "not any more")
     assert dialog.answer() is None
     assert phone.expect("approval_state", session_id=sid)["payload"]["answerable"] is False
     recorded = decide(phone, sid, call, "rejected")["payload"]
