@@ -104,6 +104,7 @@ AWAY_SECONDS: Final = 12 * 3600  # then the owner counts as back (D66)
 AWAY_MARK_SECONDS: Final = 60  # between signs that the bridge lives, to hooks that nobody sees
 PROCESSES_KEPT: Final = 10  # of a session, the newest (D65)
 PROGRAM_END_SECONDS: Final = 10.0  # for a terminal's program to end when it is told to (D67)
+TRANSCRIPT_SECONDS: Final = 3.0  # for a program to write what was just said into it (D67)
 INTERRUPTED_SECONDS: Final = 1.0  # for an agent to stop its turn before it is ended (D67)
 HISTORY_SESSIONS: Final = 100  # in one history_list_response
 IDLE_SESSION_FOLD_SECONDS: Final = 3600  # older idle observed sessions are folded (D65)

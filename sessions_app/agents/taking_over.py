@@ -4,10 +4,13 @@ The bridge never begins to write a transcript while it can see another writer, a
 see counts as one. All that can be checked is checked before a program is ended.
 """
 
+import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import NamedTuple
 
+from bridge_project.kernel import limits
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.kernel.threads import disk, readers, writers
 from devices_app.models import Device
@@ -68,8 +71,11 @@ async def check(session: Session, agent: str, device: Device) -> Found:
     if kind is None or kind.store is None or agent not in (kind.name, *registry.ANY):
         raise _refused(session, NO_AGENT)
     registry.resolve(kind.name)
-    past = await disk.run(kind.store.place, kind.store.find, session.own_id)
-    if past is None:
+    until = time.monotonic() + limits.TRANSCRIPT_SECONDS
+    while (past := await disk.run(kind.store.place, kind.store.find, session.own_id)) is None:
+        if time.monotonic() < until:
+            await asyncio.sleep(limits.TRANSCRIPT_SECONDS / 10)
+            continue
         words = "Its transcript cannot be read here: it is damaged, or kept elsewhere."
         raise _refused(session, words)
     await disk.run(session.working_directory, working_directory.inside, session.working_directory)

@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('sessions_app', '0013_earlier_history'),
+        ('sessions_app', '0013_began_elsewhere'),
     ]
 
     operations = [

@@ -153,7 +153,7 @@ class Terminal:
 # of a bridge that waits less for what does not come
 SOONER = short(
     *("QUIET_SECONDS", "TURN_END_SECONDS", "TERMINAL_CHECK_SECONDS", "PROCESS_CHECK_SECONDS"),
-    *("IDLE_SESSION_FOLD_SECONDS", "PROGRAM_END_SECONDS"),
+    *("IDLE_SESSION_FOLD_SECONDS", "PROGRAM_END_SECONDS", "TRANSCRIPT_SECONDS"),
 )
 
 

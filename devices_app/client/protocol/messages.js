@@ -54,6 +54,7 @@ const SHAPES = {
   git_diff_response: { session_id: "string", files: "array" },
   file_list_response: { session_id: "string", path: "string", entries: "array" },
   file_read_response: { session_id: "string", path: "string", content: "string" },
+  history_list_response: { sessions: "array", more: "boolean" },
   error: { code: "string", message: "string" },
   push_state: { subscribed: "boolean" },
   history_list_response: { sessions: "array" },

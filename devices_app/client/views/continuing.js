@@ -21,7 +21,7 @@ export function askContinue(ends, act) {
   const content = [
     h("p", {}, "The bridge runs the agent from here on, with all that was said."),
     h(
-      "ul",
+      "ul.points",
       {},
       DIFFERENT.map((line) => h("li", {}, line)),
     ),

@@ -14,7 +14,7 @@ const TYPED_MS = 250; // without a key, then it is looked for
  * @param {() => { agent: string; directory: string; history: string | undefined }} chosen
  */
 export function pastView({ model, go }, chosen) {
-  const search = field("input", { id: "past-search", type: "search", placeholder: "Title" });
+  const search = field("input", { id: "past-search", type: "text", placeholder: "Title" });
   const everywhere = h("input", { id: "past-everywhere", type: "checkbox" });
   const list = h("ul.rows");
   const said = h("p.meta", { role: "status" });
