@@ -60,7 +60,7 @@ def test_a_call_that_is_told_anew_before_it_is_approved(
         "say('told'); say(str(allowed(asked)))"
     )
     call = question(phone, session)
-    phone.expect("stream_chunk", session_id=session, content="told")
+    phone.collect(lambda: words(phone.messages).endswith("told"), "it has told so")
     decide(phone, session, call["tool_call_id"], "approved")
     phone.expect("stream_end", session_id=session, finish_reason="stop")
     assert words(phone.messages).endswith(f"told{is_allowed}")

@@ -78,10 +78,12 @@ for line in sys.stdin:
 AT_THE_DESK = """
 import json, signal, subprocess, sys
 def run(line):
-    done = subprocess.run(["/bin/sh", "-c", sys.argv[1]], input=line.encode(), capture_output=True)
+    event = json.dumps(json.loads(line)["event"]).encode()
+    done = subprocess.run(["/bin/sh", "-c", sys.argv[1]], input=event, capture_output=True)
     print(done.returncode, len(done.stdout + done.stderr), flush=True)
 def leave(*_):
-    run(json.dumps({"hook_event_name": "SessionEnd", "session_id": sys.argv[2], "reason": "other"}))
+    ended = {"hook_event_name": "SessionEnd", "session_id": sys.argv[2], "reason": "other"}
+    run(json.dumps({"event": ended}))
     sys.exit(143)
 signal.signal(signal.SIGTERM, signal.SIG_IGN if sys.argv[3] == "stubborn" else leave)
 for line in sys.stdin:
@@ -106,6 +108,7 @@ class Place:
         first = "import pathlib, sessions_app.agents.claude.program as program\n"
         first += f"program.program = lambda: pathlib.Path({str(self.agent)!r})\n"
         more = SOONER | {"CLAUDE_CONFIG_DIR": str(self.home), "BRIDGE_MAX_WEBSOCKETS": "100"}
+        more["BRIDGE_AGENTS"] = "claude-code"
         with QuickBridge(directory, first=first, **more | settings) as bridge:
             bridge.pin = bridge.pairing().pin
             yield bridge

@@ -181,7 +181,7 @@ def test_what_a_backup_holds(saved: Path, template: Path) -> None:
     kept = [path for name in ("secrets", "tls") for path in (template / name).iterdir()]
     assert set(found) == {
         *("manifest.json", "bridge.sqlite3", ".env", "instance", "watch.json"),
-        *("spool/id", "spool/hook.sh", "spool/7-1"),
+        *("spool/id", "spool/hook.sh", "spool/answer.sh", "spool/7-1"),
         *(str(path.relative_to(template)) for path in kept if path.name != "lock"),
     }
     assert set(manifest["files"]) == set(found) - {"manifest.json"}

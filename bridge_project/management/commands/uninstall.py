@@ -15,7 +15,7 @@ from bridge_project.composition import startup
 from bridge_project.kernel.config import PROJECT_DIR, conf
 from bridge_project.kernel.database import sqlite_file
 from bridge_project.operations import service
-from hooks_app.producer.shell_command import HOOK_SCRIPT
+from hooks_app.producer.shell_command import ANSWER_SCRIPT, HOOK_SCRIPT
 
 KEEP, REMOVE = "keep", "remove"
 # what the bridge makes in its data directory (docs/operations.md); nothing else is removed
@@ -68,8 +68,9 @@ class Command(BaseCommand):
                 self.stdout.write("The PostgreSQL database is still there: DROP DATABASE.")
         else:
             # a hook left in another settings file would fill the spool, which nobody reads any more
-            with contextlib.suppress(OSError):
-                (directory / "spool" / HOOK_SCRIPT).unlink()
+            for name in (HOOK_SCRIPT, ANSWER_SCRIPT):
+                with contextlib.suppress(OSError):
+                    (directory / "spool" / name).unlink()
             self.stdout.write(f"The data is kept: {conf.bridge_data_dir}")
         for command in left:
             self.stdout.write(f"A service could not be removed. Run: {command}")
