@@ -117,7 +117,10 @@ Open = Callable[..., Desk]
 @pytest.fixture(scope="module")
 def bridge(model: Model, tmp_path_factory: pytest.TempPathFactory) -> Iterator[QuickBridge]:
     place = tmp_path_factory.mktemp("bridge")
-    with surrounded(place, model) as surroundings, QuickBridge(place / "bridge") as bridge:
+    with (
+        surrounded(place, model) as surroundings,
+        QuickBridge(place / "bridge", BRIDGE_AGENTS="claude-code") as bridge,
+    ):
         bridge.pin = bridge.pairing().pin
         config = Path(surroundings["CLAUDE_CONFIG_DIR"])
         config.mkdir(exist_ok=True)
