@@ -25,6 +25,7 @@ from sessions_app.agents.session_writer import OwnershipLost, writing
 from sessions_app.approvals import service as approvals
 from sessions_app.log.outbox import outbox
 from sessions_app.models import Feed, LogRow, Process, Session, ToolCall
+from sessions_app.observed import desk
 from sessions_app.observed import processes as observed_processes
 from sessions_app.observed import sessions as observed_sessions
 from sessions_app.socket import presence
@@ -139,6 +140,9 @@ def reserve_observed(
         session = get_session(session_pk)
         if session.kind == Session.Kind.BRIDGE:  # another device was quicker
             return session, False
+        if desk.living(session):  # its desk goes on with it just now
+            details = {"status": "unknown"}
+            raise BridgeError("SESS_AT_THE_DESK", session_id=session.session_id, details=details)
         pairing.check_not_revoked(device.pk)
         _check_limit()
         approvals.close_calls(box, session, by=ToolCall.DecidedBy.BRIDGE, reason="taken_over")

@@ -98,6 +98,7 @@ async def from_the_desk(session: Session, kind: AgentKind, *, end: bool) -> Asyn
     """
     store = kind.store
     assert store is not None
+    session = await readers.run(ownership.get_session, session.pk)
     if why := desk.unseen(session):
         raise _at_the_desk(session.session_id, why, "unknown")
     living = desk.living(session)
@@ -111,25 +112,26 @@ async def from_the_desk(session: Session, kind: AgentKind, *, end: bool) -> Asyn
         raise _at_the_desk(session.session_id, OTHER, "unknown")
     desk.taking.add(session.session_id)
     try:
-        for process in living:
-            try:
+        try:
+            for process in living:
+                desk.check(process, store.is_program)
+            for process in living:
                 await desk.end(process, store.is_program)
-            except desk.CannotEnd as error:
-                state = await readers.run(_state_of, session)
-                raise _at_the_desk(session.session_id, str(error), state) from None
+        except desk.CannotEnd as error:
+            state = await readers.run(_state_of, session)
+            raise _at_the_desk(session.session_id, str(error), state) from None
         yield bool(living)
     finally:
         desk.taking.discard(session.session_id)
 
 
 def _state_of(session: Session) -> str:
-    """Return what the program at the desk does: busy, idle, waiting."""
-    for process in desk.living(session):
-        found = processes.registered_state(session.own_id, process)
-        if found is not None:
-            return found[0]
-    now = ownership.get_session(session.pk)
-    return processes.BUSY if now.turn == Session.Turn.WORKING else str(now.turn)
+    """Return what the programs at the desk do: busy if one is, else idle or waiting."""
+    found = [processes.registered_state(session.own_id, one) for one in desk.living(session)]
+    turn = str(ownership.get_session(session.pk).turn)
+    words = [one[0] for one in found if one is not None]
+    words = words or [processes.BUSY if turn == Session.Turn.WORKING else turn]
+    return processes.BUSY if processes.BUSY in words else words[-1]
 
 
 async def check_no_writer(session: Session, kind: AgentKind) -> None:

@@ -78,7 +78,7 @@ async def end(process: ProcessNote, is_program: Callable[[int], bool]) -> None:
     try:
         if not lives(process):
             return
-        _check(process.pid, is_program)
+        check(process, is_program)
         signal.pidfd_send_signal(held, signal.SIGTERM)
         if not await asyncio.to_thread(_has_ended, held):
             seconds = f"{limits.PROGRAM_END_SECONDS:g}"
@@ -90,15 +90,17 @@ async def end(process: ProcessNote, is_program: Callable[[int], bool]) -> None:
         os.close(held)
 
 
-def _check(pid: int, is_program: Callable[[int], bool]) -> None:
+def check(process: ProcessNote, is_program: Callable[[int], bool]) -> None:
+    """Check that a program may be ended. Raises CannotEnd."""
+    pid = process.pid
     try:
         owner = os.stat(f"/proc/{pid}").st_uid
         if pid in {os.getpid(), *(one.pid for one in psutil.Process().parents())}:
             raise CannotEnd("The bridge itself was started by its program. End it at the machine.")
         if owner != os.geteuid() or not is_program(pid):
             raise CannotEnd("It is not sure which program runs it. End that at the machine.")
-    except FileNotFoundError:
-        raise ProcessLookupError from None
+    except FileNotFoundError:  # it has just ended
+        return
 
 
 def _has_ended(held: int) -> bool:

@@ -391,3 +391,22 @@ def test_a_program_without_hooks_is_seen_in_the_registry(
         other.kill()
     assert take(phone, desk.session_id)["type"] == "session_ready"
     give_back(phone, desk.session_id)
+
+
+def test_of_two_programs_none_is_ended_unless_both_can_be(
+    bridge: Bridge, place: Place, phone: Phone, desk: Desk, sit_down: Sit
+) -> None:
+    """Both run one session; the second is none of the agent's."""
+    other = subprocess.Popen(["sleep", "900"])
+    body = {"hook_event_name": "UserPromptSubmit", "session_id": desk.session_id, "prompt": "x"}
+    spooled, draft = bridge.data / "spool" / str(other.pid), bridge.data / "spool" / ".two"
+    draft.write_text(note_of(other.pid) + json.dumps(body | {"cwd": desk.directory}))
+    draft.rename(spooled)
+    wait_until(lambda: not spooled.exists(), "it is stored")
+    desk.stop()
+    until(phone, desk.session_id, turn="idle")
+    error = refused(take(phone, desk.session_id, "end_terminal"), "SESS_AT_THE_DESK")
+    assert "not sure" in error["message"] and desk.process.poll() is None
+    other.kill()
+    other.wait()
+    assert take(phone, desk.session_id, "end_terminal")["type"] == "session_ready"

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -28,18 +27,6 @@ def bridge(place: Place, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Q
         yield bridge
 
 
-def look(page: Page, name: str) -> None:
-    """Keep a picture where a person asked for pictures."""
-    if place := os.environ.get("PICTURES"):
-        for width, dark in ((360, False), (360, True), (1280, False), (1280, True)):
-            page.show_as(
-                {"width": width, "height": 740, "deviceScaleFactor": 1, "mobile": False}, dark=dark
-            )
-            Path(place, f"{name}-{width}-{'dark' if dark else 'light'}.png").write_bytes(
-                page.driver.get_screenshot_as_png()
-            )
-
-
 def test_continue_here_and_give_back(place: Place, bridge: QuickBridge, page: Page) -> None:
     desk = Desk(place, bridge)
     try:
@@ -47,10 +34,8 @@ def test_continue_here_and_give_back(place: Place, bridge: QuickBridge, page: Pa
         page.wait_text("It works at the machine. It can be continued here once it is idle")
         desk.stop()
         page.find("button", "Continue here")
-        look(page, "observed")
         page.tap("button", "Continue here")
         page.wait_text("Your own rules, hooks and servers of the terminal are not there.")
-        look(page, "sheet")
         page.tap("dialog button", "End the terminal and continue")
         wait_until(lambda: desk.process.poll() is not None, "it is ended")
         page.find(".composer textarea")
@@ -58,12 +43,10 @@ def test_continue_here_and_give_back(place: Place, bridge: QuickBridge, page: Pa
         page.wait_text("bridge: from the phone")
         page.tap("button", "Give back to the terminal")
         page.find("dialog pre", f"claude --resume {desk.session_id}")
-        look(page, "give-back")
         page.tap("dialog button", "Give back")
         page.wait_text("Given back.")
         page.find(".command pre", f"claude --resume {desk.session_id}")
         page.find("button", "Continue here")
-        look(page, "given-back")
         again = Desk(place, bridge, session_id=desk.session_id)
         page.wait_text("It works at the machine.")
         again.kill()
@@ -88,7 +71,6 @@ def test_past_sessions(place: Place, bridge: QuickBridge, page: Page) -> None:
     page.find(".past .title", "of another place")
     page.tap(".check span", "Of all directories")
     page.find("button", "Show older ones")
-    look(page, "past")
     page.tap("button", "Show older ones")
     page.wait("document.querySelectorAll('.past li').length > 25")
     page.type("#past-search", "NEEDLE")

@@ -66,9 +66,25 @@ class ClaudeStore(Store):
         for name in _names(place):
             if name.endswith(".json"):
                 said = processes.read_own(os.path.join(place, name))
-                if (pid := _living(said)) is not None:
+                if (pid := self._living(said)) is not None:
                     found.append((str(said.get("sessionId")), pid))
         return found
+
+    def _living(self, said: dict[str, Any]) -> int | None:
+        """Return the process id that a file of the registry names, None if it is gone.
+
+        One in a container has another process id here, and the same start.
+        """
+        pid, start = said.get("pid"), said.get("procStart")
+        if not isinstance(pid, int) or pid <= 0:
+            return None
+        began = processes.start_of(pid)
+        if not str(start).isdecimal():
+            return pid if began is not None else None
+        if began == int(str(start)):
+            return pid
+        same = (one for one in psutil.pids() if processes.start_of(one) == int(str(start)))
+        return 0 if any(map(self.is_program, same)) else None
 
     def is_program(self, pid: int) -> bool:
         try:
@@ -96,22 +112,6 @@ def _names(directory: str) -> list[str]:
         return os.listdir(directory)
     except OSError:
         return []
-
-
-def _living(said: dict[str, Any]) -> int | None:
-    """Return the process id that a file of the registry names, None if it is gone.
-
-    One in a container has another process id here, and the same start.
-    """
-    pid, start = said.get("pid"), said.get("procStart")
-    if not isinstance(pid, int) or pid <= 0:
-        return None
-    began = processes.start_of(pid)
-    if not str(start).isdecimal():
-        return pid if began is not None else None
-    if began == int(str(start)):
-        return pid
-    return 0 if any(processes.start_of(one) == int(str(start)) for one in psutil.pids()) else None
 
 
 def _read(path: str, own_id: str, seen: dict[str, Known]) -> PastSession | None:
