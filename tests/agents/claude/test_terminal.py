@@ -91,6 +91,7 @@ class Desk:
     def allow(self) -> None:
         """Say Yes in the dialog, which may come after the hook has asked."""
         wait_until(lambda: "Doyouwant" in self.text(self.answered), self.tail)
+        wait_until(lambda: self.status() == "waiting", self.tail)
         wait_until(self._answered, self.tail)
         self.answered = len(self.shown)
 
