@@ -18,6 +18,7 @@ from typing import Any, Final
 import structlog
 
 from bridge_project.kernel import limits
+from bridge_project.kernel.disk_threads import bounded_otherwise
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.kernel.path_jail import shown
 from bridge_project.protocol.resources import GitCommitSummary
@@ -101,12 +102,16 @@ def check_head(head: str | None, now: str) -> None:
 def _turn(common_dir: str) -> Iterator[None]:
     """Allow one commit at a time in a repository."""
     lock = _locks.setdefault(common_dir, threading.Lock())
-    if not lock.acquire(timeout=limits.GIT_COMMIT_SECONDS):
-        raise git_error("Another commit in this repository takes too long.")
+    has_turn = False
     try:
+        with bounded_otherwise():  # whoever has the turn needs the places of those who wait
+            has_turn = lock.acquire(timeout=limits.GIT_COMMIT_SECONDS)
+        if not has_turn:
+            raise git_error("Another commit in this repository takes too long.")
         yield
     finally:
-        lock.release()
+        if has_turn:
+            lock.release()
 
 
 class _Commit:

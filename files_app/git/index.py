@@ -7,6 +7,7 @@ from typing import Final
 import structlog
 
 from bridge_project.kernel import limits
+from bridge_project.kernel.disk_threads import bounded_otherwise
 from bridge_project.kernel.errors import BridgeError
 from files_app.git.plain import Plain
 from files_app.git.sandbox.error_text import git_error
@@ -28,7 +29,8 @@ def wait_for_index(place: Repository) -> None:
                 "Another git seems to work in this repository: .git/index.lock is there. If"
                 " nothing runs, remove it."
             )
-        time.sleep(_LOCK_POLL_SECONDS)
+        with bounded_otherwise():
+            time.sleep(_LOCK_POLL_SECONDS)
 
 
 def update_index(git: Git, snapshot: str, base: str | None, own: str, named: set[str]) -> None:

@@ -13,6 +13,7 @@ from typing import Any, Final
 import psutil
 
 from bridge_project.kernel import limits
+from bridge_project.kernel.disk_threads import bounded_otherwise
 from files_app.git.facts import head_of
 from files_app.git.plain import NO_PAGER, Plain
 from files_app.git.sandbox.git import Git
@@ -105,7 +106,8 @@ def wait_for_left(action: str, begun: datetime, seconds: float) -> None:
     """Wait for a git that outlived its bridge; end it when its time is over."""
     for left in _left(action):
         try:
-            left.wait(max(0.0, begun.timestamp() + seconds - time.time()))
+            with bounded_otherwise():
+                left.wait(max(0.0, begun.timestamp() + seconds - time.time()))
         except psutil.TimeoutExpired:
             for number in (signal.SIGTERM, signal.SIGKILL):
                 with contextlib.suppress(ProcessLookupError, psutil.TimeoutExpired):

@@ -12,6 +12,7 @@ from typing import Final
 import structlog
 
 from bridge_project.kernel import limits
+from bridge_project.kernel.disk_threads import bounded_otherwise
 from bridge_project.kernel.errors import BridgeError, Ignoring
 from bridge_project.kernel.mounts import lies_in
 from bridge_project.kernel.path_jail import shown
@@ -107,7 +108,8 @@ def _alone(place: Repository) -> Iterator[int]:
             except BlockingIOError:
                 if time.monotonic() > deadline:
                     raise git_error("Another work tree takes too long to be made.") from None
-                time.sleep(_POLL_SECONDS)
+                with bounded_otherwise():
+                    time.sleep(_POLL_SECONDS)
         yield held
     finally:
         fcntl.flock(held, fcntl.LOCK_UN)  # also for what a hook has left running

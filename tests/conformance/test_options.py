@@ -32,11 +32,11 @@ def put(phone: Phone, session: str, offered: Options) -> dict[str, Any]:
 
 def answer(phone: Phone, session: str, call: dict[str, Any], decision: str, **more: Any) -> str:
     """Decide, and return which option the agent was given."""
+    before = len(phone.messages)
     recorded = decide(phone, session, call["tool_call_id"], decision, **more)
     assert recorded["type"] == "approval_recorded", recorded
-    before = len(phone.messages)
     phone.expect("stream_end", session_id=session, finish_reason="stop")
-    return words(phone.messages[before - 1 :])
+    return words(phone.messages[before:])
 
 
 def test_a_question_whose_answers_are_options(phone: Phone, session: str) -> None:

@@ -57,7 +57,6 @@ const SHAPES = {
   history_list_response: { sessions: "array", more: "boolean" },
   error: { code: "string", message: "string" },
   push_state: { subscribed: "boolean" },
-  history_list_response: { sessions: "array" },
 };
 
 /** @param {unknown} value */
