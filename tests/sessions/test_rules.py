@@ -25,6 +25,8 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in (
         *("README.md", "package.json", "src/app.py", "src/deep/x.js", "tests/test_app.py"),
         *(".env", ".git/config", "node_modules/.bin/jest", "docs/keys/id_rsa", "src/hard.py"),
+        *("bare/HEAD", "bare/config", "other/f", "linked/f", "README.md::/x", "install", "src/run"),
+        *("@args.txt", "~x", "^x", "src /f", " src/f"),
     ):
         path = made / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -32,6 +34,11 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (made / "out").symlink_to("/etc")
     (made / "secret").symlink_to(".env")
     (made / "src/led.py").symlink_to("app.py")
+    (made / "src/run").chmod(0o755)
+    (made / "deep").symlink_to("src/deep")
+    (made / "gitdir").symlink_to(".git")
+    (made / "linked/x").symlink_to("/etc")
+    (made / "README.md...").symlink_to("/etc/passwd")
     os.link(made / "src/hard.py", made / "src/other.py")
     return made
 
@@ -52,7 +59,8 @@ def of(project: Path, command: str) -> str:
 
 @pytest.mark.parametrize("kind", COMMANDS)
 def test_what_a_rule_covers(project: Path, kind: str) -> None:
-    found = {one: of(project, one) for one in COMMANDS[kind].splitlines()}
+    commands = COMMANDS[kind].replace("PROJECT", project.name).splitlines()
+    found = {one: of(project, one) for one in commands}
     assert {one: is_ for one, is_ in found.items() if is_ != kind} == {}
 
 
@@ -101,6 +109,21 @@ EDITABLE = {
     **dict.fromkeys(("out/passwd", "out", "secret", "src/led.py", "src/other.py"), False),
     **dict.fromkeys(("../x.py", "/etc/hosts", "~/.bashrc", "src", ".", "src/", "", "a\0b"), False),
     **dict.fromkeys(("keys/server.pem", "credentials.json", "x" * 5000), False),
+    **dict.fromkeys(("src/profile.py", "test/x_test.exs", "src/@types/a.ts", "a b.md"), True),
+    # not the same path to every tool
+    **dict.fromkeys(("~/x.md", " /tmp/x.md", "\ufeff/tmp/x.md", "@/tmp/x.md", "x.md "), False),
+    **dict.fromkeys(("file:///tmp/x.md", "src\\/x.md", "cafe\u0301.md", "deep/../../x.md"), False),
+    **dict.fromkeys(("P\u200cackage.json", "pac\u212aage.json", "package．json"), False),
+    # what builds, tools and agents run
+    **dict.fromkeys(("src/run", "sub/HEAD", "CLAUDE.local.md", "AGENTS.override.md"), False),
+    **dict.fromkeys(("binding.gyp", "project.json", "tsconfig.build.json", "karma.conf.js"), False),
+    **dict.fromkeys(("webpack.config.prod.js", "babel.config.json", "npm-shrinkwrap.json"), False),
+    **dict.fromkeys(("pylintrc", "gunicorn.conf.py", "rust-toolchain.toml", "build.ninja"), False),
+    **dict.fromkeys(("Package.swift", "build.xml", "build.sbt", "nuget.config", "x.rsp"), False),
+    **dict.fromkeys(("gradle/wrapper/gradle-wrapper.properties", "buildSrc/x.kt"), False),
+    **dict.fromkeys(("Podfile", "Gemfile.lock", "Procfile.dev", "phpstan.neon", "x.rake"), False),
+    **dict.fromkeys(("x.code-workspace", "azure-pipelines.yml", "configure", "SConstruct"), False),
+    **dict.fromkeys(("dist/index.js", "script/build", "debian/rules", "config/prod.exs"), False),
 }
 
 
@@ -123,6 +146,15 @@ def test_an_edit_of_several_files_needs_each(project: Path) -> None:
     for unknown in ([{"content": "x"}], [7], {"file_path": "src/b.py"}):
         found = judged(project, "Edit", file_path="src/app.py", old_string="x", more=unknown)
         assert not found.kinds
+
+
+def test_a_path_that_is_not_looked_up_is_covered_by_nothing(project: Path) -> None:
+    long = f"{'./' * 2100}../../x.md"
+    for other in (long, "", 7, None, ["src/app.py"], {"x": "src/app.py"}):
+        assert not judged(project, "Write", file_path="src/a.py", path=other, content="").kinds
+        more = [{"file_path": "src/b.py", "path": other}]
+        assert not judged(project, "Edit", file_path="src/a.py", more=more).kinds
+        assert not judged(project, "Read", file_path="src/app.py", path=other).kinds
 
 
 def test_tools_that_read_files(project: Path) -> None:

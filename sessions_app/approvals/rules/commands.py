@@ -16,12 +16,12 @@ from sessions_app.approvals.rules.tables import Row
 COMMAND_CHARS: Final = 4000
 READS, BUILDS, CHANGES = "reads", "builds", "changes"
 # Bare text has no character that a shell gives a meaning: no pattern, brace, escape, variable,
-# history, comment, and no tilde or equals sign where a word or a part of it begins.
+# history, comment, no tilde or equals sign where a word or a part of it begins, and no caret there.
 _TOKEN = re.compile(
     r"""(?P<space>[ ]+)
     |(?P<joint>&&|\|\||;|\|)
     |(?P<nowhere>(?:2>&1|[12]?>[ ]?/dev/null)(?=[ ;|]|$))
-    |(?P<word>(?:'[^']*'|"[^"\\$`!]*"|(?<![ ;|&=:])~|[A-Za-z0-9_@%+,./^:-]|(?<![ ;|&])=)+)""",
+    |(?P<word>(?:'[^']*'|"[^"\\$`!]*"|(?<![ ;|&=:])~|[A-Za-z0-9_@%+,./:-]|(?<![ ;|&])[=^])+)""",
     re.VERBOSE,
 )
 _QUOTES = re.compile(r"""'([^']*)'|"([^"]*)\"""")
@@ -40,14 +40,17 @@ class Places(Protocol):
     def moved(self, word: str) -> "Places | None":
         """Return the places as seen from a directory, None if no rule covers it."""
 
-    def is_covered(self, word: str, *, contents: bool = False) -> bool:
-        """Return whether a word is a path below the session's directory, not sensitive."""
+    def is_covered(self, word: str, *, contents: bool = False, follows: bool = False) -> bool:
+        """Return whether a word is a path below the session's directory, not sensitive.
+
+        ``contents``: nor is a file below it; ``follows``: and no link below it leads out.
+        """
 
     def has_program(self, name: str) -> bool:
         """Return whether the project's own environment has a program."""
 
     def is_top_of_repository(self) -> bool:
-        """Return whether what git shows here lies below the session's directory."""
+        """Return whether git works here with the repository of the session's directory."""
 
 
 def understand(command: str, places: Places) -> set[str] | None:
@@ -60,7 +63,7 @@ def understand(command: str, places: Places) -> set[str] | None:
         if words[:1] == ["cd"]:  # only to go on from there
             goes_on = number == 0 and joint == "&&" and len(words) == 2
             # a name alone may be looked up elsewhere (CDPATH)
-            if not goes_on or not words[1].startswith((".", "/")):
+            if not goes_on or not re.match(r"\.?\.?/", f"{words[1]}/"):
                 return None
             if (to := places.moved(words[1])) is None:
                 return None
@@ -178,7 +181,8 @@ def _operands(row: Row, words: Sequence[str], here: Places, *, git: bool = False
             takes, is_place = re.fullmatch(row.values, name), re.fullmatch(row.places, name)
             if not (takes or is_place or re.fullmatch(row.values, word)):
                 return None
-            value = value if equals else next(rest, "")
+            # the value of some options may be left out: then the next word is one of its own
+            value = value if equals else re.sub(r"^-(?!\d+$).*", "", next(rest, ""))
             if not value or (is_place and not here.is_covered(value)):
                 return None
         elif first:
@@ -188,7 +192,8 @@ def _operands(row: Row, words: Sequence[str], here: Places, *, git: bool = False
             return None
         else:
             operands += 1
-            if not git and not here.is_covered(word.partition("::")[0], contents=row.contents):
+            path = re.sub(rf"{row.behind}\Z", "", word)
+            if not git and not here.is_covered(path, contents=row.contents, follows=row.follows):
                 return None
     return operands
 

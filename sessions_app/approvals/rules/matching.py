@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final, get_args
 
 from bridge_project.protocol.resources import RuleOffer
-from bridge_project.protocol.risk import RiskLevel, paths_in
+from bridge_project.protocol.risk import PATH_MAX_CHARS, PATH_NAMES, RiskLevel, paths_in
 from sessions_app.approvals.rules import commands, tables
 from sessions_app.approvals.rules.places import Place
 from sessions_app.approvals.tool_call import DIALOGS, DIRECTORIES, Call
@@ -100,7 +100,7 @@ def _judge(call: Call, place: Place) -> tuple[bool, set[str]]:
             return False, set()
         plain = params.keys() <= tables.COMMAND_PARAMETERS and _is_plain_time(params)
         return True, found if plain and commands.CHANGES not in found else set()
-    paths = list(paths_in(params))
+    paths = list(paths_in(params)) if _names_paths(params) else []
     if call.tool in tables.READ_TOOLS:
         known = bool(paths) and params.keys() <= tables.READ_PARAMETERS
         return False, {READS} if known and all(map(place.is_covered, paths)) else set()
@@ -119,11 +119,19 @@ def _is_plain_time(params: Mapping[str, Any]) -> bool:
     return isinstance(params.get("timeout", 0), int | float | None)
 
 
+def _names_paths(params: Mapping[str, Any]) -> bool:
+    """Return whether all parameters that are named like paths are looked up."""
+    named = [params[name] for name in PATH_NAMES if name in params]
+    return all(isinstance(one, str) and 0 < len(one) <= PATH_MAX_CHARS for one in named)
+
+
 def _knows_more(params: Mapping[str, Any]) -> bool:
     """Return whether a call lists further changes in a known form, each with its path."""
     more = params.get("more", [])
     return isinstance(more, list) and all(
-        isinstance(one, Mapping) and one.keys() <= tables.EDIT_PARAMETERS and any(paths_in(one))
+        isinstance(one, Mapping)
+        and one.keys() <= tables.EDIT_PARAMETERS
+        and (_names_paths(one) and any(paths_in(one)))
         for one in more
     )
 

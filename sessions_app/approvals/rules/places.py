@@ -1,7 +1,9 @@
 """Look at the files that a call names, for what rules cover (D68)."""
 
 import os
+import re
 import stat
+import unicodedata
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -10,6 +12,9 @@ from bridge_project.protocol.risk import PATH_MAX_CHARS, SECRET_PATH, SENSITIVE_
 from sessions_app.approvals.rules import tables
 
 MOST_FILES_LOOKED_AT: Final = 20_000  # for secrets among what a command would read
+# How tools take what looks like a name for another: a home directory, a mark before a path or a
+# file of arguments, a URL, an escape, spaces that are cut off
+_OTHER_NAME: Final = re.compile(r"[~@\s]|[\w+-]+:/|.*\\|.*\s\Z", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,19 +30,23 @@ class Place:
 
     def moved(self, word: str) -> "Place | None":
         found = self._real(word)
-        return Place(self.top, found) if found is not None and found.is_dir() else None
+        if found is None or not found.is_dir() or self._is_sensitive(found):
+            return None
+        return Place(self.top, found)
 
-    def is_covered(self, word: str, *, contents: bool = False) -> bool:
-        found = self._real(word.removesuffix("...") or word)
-        if found is None or is_sensitive(found.relative_to(self.top).as_posix()):
+    def is_covered(self, word: str, *, contents: bool = False, follows: bool = False) -> bool:
+        found = self._real(word)
+        if found is None or self._is_sensitive(found):
             return False
-        return not (contents and found.is_dir() and _has_secrets(found))
+        if not found.is_dir():
+            return True
+        return not ((contents and _has_secrets(found)) or (follows and self._leads_out(found)))
 
     def is_editable(self, word: str) -> bool:
         """Return whether a file, which may not exist yet, is one that *edits* covers."""
         folder = self._real(os.path.dirname(word) or ".", new=True)
         name = os.path.basename(word)
-        if folder is None or name in ("", ".", ".."):
+        if folder is None or name in ("", ".", "..") or not _is_plain(word):
             return False
         at = folder / name
         try:
@@ -48,6 +57,8 @@ class Place:
             return False
         if about is not None and (not stat.S_ISREG(about.st_mode) or about.st_nlink > 1):
             return False  # a link, also a hard one, is another file
+        if about is not None and about.st_mode & 0o111:
+            return False  # a program
         below = at.relative_to(self.top)
         return not (is_sensitive(below.as_posix()) or tables.is_run_by_tools(below.parts))
 
@@ -55,14 +66,35 @@ class Place:
         return "/" not in name and os.path.lexists(self.here / "node_modules/.bin" / name)
 
     def is_top_of_repository(self) -> bool:
-        return os.path.lexists(self.top / ".git")
+        """Return whether git finds no repository on its way up to that of ``top``.
+
+        A directory with a file HEAD may be one, whose configuration names programs.
+        """
+        way = [self.here, *self.here.parents]
+        way = way[: way.index(self.top) + 1]
+        found = [one for one in way if os.path.lexists(one / ".git")]
+        return found == [self.top] and not any(os.path.lexists(one / "HEAD") for one in way)
+
+    def _is_sensitive(self, found: Path) -> bool:
+        return is_sensitive(found.relative_to(self.top).as_posix())
+
+    def _leads_out(self, folder: Path) -> bool:
+        """Return whether a link below a directory leads elsewhere than to what is covered."""
+        return any(
+            os.path.islink(at := os.path.join(path, name)) and not self.is_covered(at)
+            for path, folders, files in os.walk(folder)
+            for name in (*folders, *files)
+        )
 
     def _real(self, word: str, *, new: bool = False) -> Path | None:
         """Return where a word leads, None if out of the session's directory."""
-        if not word or "\0" in word or len(word) > PATH_MAX_CHARS:
+        if not _is_plain(word):
             return None
         try:
             found = Path(os.path.realpath(self.here / word))
+            # shells and tools go back by the words, the system by where links have led
+            if found != Path(os.path.realpath(os.path.normpath(self.here / word))):
+                return None
             mode = os.lstat(found).st_mode if not new or os.path.lexists(found) else stat.S_IFDIR
         except (OSError, ValueError):
             return None
@@ -70,10 +102,19 @@ class Place:
         return found if plain and found.is_relative_to(self.top) else None
 
 
+def _is_plain(word: str) -> bool:
+    """Return whether a path is the same path to every tool."""
+    printable = 0 < len(word) <= PATH_MAX_CHARS and word.isprintable()
+    same = unicodedata.is_normalized("NFKC", word)
+    return printable and same and not _OTHER_NAME.match(word)
+
+
 def is_sensitive(path: str) -> bool:
     """Return whether a path, relative or absolute, is covered by no rule."""
     return bool(
-        SECRET_PATH.search(path) or SENSITIVE_PATH.search(path) or ".git" in path.split("/")
+        SECRET_PATH.search(path)
+        or SENSITIVE_PATH.search(path)
+        or ".git" in path.casefold().split("/")
     )
 
 
