@@ -52,15 +52,15 @@ def quoted(path: str) -> str:
     return "'" + path.replace("'", "'\\''") + "'"
 
 
-def hook_command(spool: str) -> str:
+def hook_command(spool: str, script: str = HOOK_SCRIPT) -> str:
     """Return the shell command of an agent's settings: source the script.
 
     It prints nothing and exits 0, whatever the script's state: without the trap, dash would exit
     with 2 on a broken file, and 2 blocks the agent. The script ends the shell; if it does not, cat
     reads the agent's output, which would otherwise meet a broken pipe.
     """
-    script = quoted(f"{spool}/{HOOK_SCRIPT}")
-    return f"exec >/dev/null 2>&1;trap 'exit 0' 0;test -r {script}&&. {script};cat{HOOK_MARK}"
+    path = quoted(f"{spool}/{script}")
+    return f"exec >/dev/null 2>&1;trap 'exit 0' 0;test -r {path}&&. {path};cat{HOOK_MARK}"
 
 
 def answer_command(spool: str) -> str:
@@ -68,7 +68,7 @@ def answer_command(spool: str) -> str:
 
     Only descriptor 3 is the agent's: what the script means to say, and nothing else.
     """
-    return hook_command(spool).replace(HOOK_SCRIPT, ANSWER_SCRIPT).replace("exec ", "exec 3>&1 ", 1)
+    return hook_command(spool, ANSWER_SCRIPT).replace("exec ", "exec 3>&1 ", 1)
 
 
 def answer_script(spool: str) -> str:

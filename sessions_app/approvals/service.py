@@ -52,6 +52,20 @@ def _asked_before(box: Outbox, session: Session, call: Call) -> ToolCall | None:
     return record if record.same == call.digest else None
 
 
+def _reads_alike(record: ToolCall, call: Call) -> bool:
+    """Return whether a person who is asked about a record reads what a call says."""
+    if record.decision is None:
+        return True  # nobody was asked yet
+    shown = (record.description, record.risk_level, record.reasoning)
+    return shown == _shown_of(call)
+
+
+def _shown_of(call: Call) -> tuple[str, str, str | None]:
+    words = (call.description, call.reasoning)
+    description, reasoning = (text and text.replace("\x00", " ") for text in words)
+    return description or "", call.risk_level, reasoning
+
+
 def report(box: Outbox, session: Session, call: Call) -> str:
     """Record a call that nobody is asked about, once; return the id devices know."""
     begun = open_calls.begin(box, session, call)
@@ -102,6 +116,8 @@ def ask(
     source: ApprovalSource = "hooks" if session.kind == Session.Kind.OBSERVED else "agent_sdk"
     if source == "hooks":
         record = open_calls.asked_about(session, call, of_open_call=of_open_call)
+        if hook is not None and record is not None and not _reads_alike(record, call):
+            record = None  # a person must have read what the hook itself has reported
     else:
         record = _asked_before(box, session, call)
     if record is None:
@@ -117,9 +133,8 @@ def ask(
     changed = source == "hooks" and record.same not in ("", call.digest)
     record.tool, record.same, record.source = open_calls.name_of(call), call.digest, source
     record.agent_id, record.agent_type = call.agent
-    record.risk_level, record.decision = call.risk_level, _PENDING
-    record.description = call.description.replace("\x00", " ")
-    record.reasoning = call.reasoning and call.reasoning.replace("\x00", " ")
+    record.description, record.risk_level, record.reasoning = _shown_of(call)
+    record.decision = _PENDING
     record.params, record.exact = jsontext.dumps(call.params), judgement.digest
     if rule is not None:
         _begin(session, call, record.tool_call_id, box.now)

@@ -15,6 +15,7 @@ from tests.conformance.approvals import (
     greeted,
     notifications,
     of,
+    pre,
 )
 from tests.conformance.bridge import Bridge
 from tests.conformance.phone import Phone
@@ -279,6 +280,23 @@ def test_where_no_dialog_is_known_to_be_up_it_waits_while_the_owner_is_away(
 def test_a_payload_alone_makes_nothing_answerable(phone: Phone, agent: Terminal, sid: str) -> None:
     agent.tool("PermissionRequest", "ls", answerable=True)
     assert "answerable" not in asked(phone, sid)
+
+
+def test_what_came_by_http_words_no_card_of_a_hook(
+    bridge: Bridge, phone: Phone, agent: Terminal, sid: str
+) -> None:
+    """The holder of the hook token asks first about the same call, and calls it harmless."""
+    params, words = {"command": "rm -rf build"}, {"description": "List the files"}
+    bridge.accept(pre(sid, params, approval=True, tool_call_id="x", **words))
+    false = asked(phone, sid)
+    dialog = agent.asks("Bash", params)
+    true = asked(phone, sid)
+    assert true["risk_level"] == "critical" and "rm -rf" in true["description"]
+    assert true["answerable"] is True
+    decide(phone, sid, false["tool_call_id"], "approved")
+    assert not dialog.over
+    decide(phone, sid, true["tool_call_id"], "rejected")
+    assert dialog.answer()["behavior"] == "deny"
 
 
 # faults

@@ -213,6 +213,18 @@ def test_the_answer_is_printed_byte_for_byte(spool: Path, shell: str) -> None:
     hook.let_go()
 
 
+def test_a_place_with_an_odd_name(spool: Path, shell: str) -> None:
+    odd = spool.parent / "it's $HOME `id` hook.sh" / "spool"
+    odd.mkdir(parents=True, mode=0o700)
+    write_hook_scripts(odd)
+    hook = Asking(shell, odd)
+    hook.hold()
+    (odd / ANSWERS / f"{hook.nonce}.json").write_bytes(b"{}")
+    os.write(hook.held, b"answer\n")
+    assert hook.printed() == b"{}"
+    hook.let_go()
+
+
 def test_it_prints_nothing_without_an_answer(spool: Path, shell: str) -> None:
     """The bridge has ended; said that there is one which is not there; the desk refused."""
     hook = Asking(shell, spool)
