@@ -3,8 +3,11 @@
 Large replies and their JSON are made in threads, so that other sockets go on.
 """
 
+import asyncio
 import os
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Collection
+from functools import partial
 from typing import Any, TypeVar
 
 import structlog
@@ -13,6 +16,7 @@ from bridge_project.kernel import limits, threads
 from bridge_project.kernel.disk_threads import DiskThreads
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.kernel.path_jail import default_jail, shown
+from bridge_project.kernel.path_walk import Names
 from bridge_project.protocol import client_messages as c
 from bridge_project.protocol import repository_messages as r
 from bridge_project.protocol.base import ClientPayload, Payload
@@ -26,7 +30,8 @@ from files_app.git import commit, diff, push, status
 from files_app.git.repository import repository_of
 from files_app.git.sandbox.error_text import git_error
 from files_app.git.trust import Trusted, holds
-from files_app.tree import listing
+from files_app.search import Search
+from files_app.tree import ignored_below, listing
 from sessions_app.handlers.session import session_of
 from sessions_app.models import Session
 from sessions_app.socket.connection import ClientConnection, Handler, SocketRequest
@@ -67,6 +72,34 @@ def file_read(session: Session, payload: c.FileRead) -> r.FileReadResponse:
     where = (payload.path, session.working_directory, payload.offset, payload.limit)
     found = read_lines(default_jail(), *where)
     return r.FileReadResponse.model_validate({"session_id": session.session_id, **found})
+
+
+async def file_search(socket: ClientConnection, message: SocketRequest) -> r.FileSearchResponse:
+    """Search while git says what it ignores; if it is late, that counts the next time."""
+    session, payload = await session_of(socket, message), message.payload
+    directory = session.working_directory
+    search = Search(default_jail(), directory, payload.query)
+    until = time.monotonic() + limits.FILE_SEARCH_SECONDS
+    ignored = _ignored_below(directory)
+    await threads.disk.run(directory, search.run)
+    await asyncio.wait({ignored}, timeout=max(0, until - time.monotonic()))
+    last = ignored.result() if ignored.done() and not ignored.exception() else frozenset()
+    paths = await threads.disk.run(directory, search.best, payload.limit, last)
+    return r.FileSearchResponse(session_id=session.session_id, paths=paths, more=search.more)
+
+
+_ignored: dict[str, asyncio.Task[Collection[Names]]] = {}  # directory → the newest look-up
+
+
+def _ignored_below(directory: str) -> asyncio.Task[Collection[Names]]:
+    """Return the look-up of what git ignores there, the same one for some seconds."""
+    if (task := _ignored.get(directory)) is None:
+        task = asyncio.create_task(threads.git.run(directory, ignored_below, directory))
+        _ignored[directory] = task
+        loop = asyncio.get_running_loop()
+        forget = partial(_ignored.pop, directory, None)
+        task.add_done_callback(lambda _: loop.call_later(limits.FILE_IGNORED_SECONDS, forget))
+    return task
 
 
 @_in_threads(threads.git)

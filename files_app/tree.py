@@ -14,7 +14,7 @@ from bridge_project.kernel import limits
 from bridge_project.kernel.config import conf
 from bridge_project.kernel.disk_threads import reaches
 from bridge_project.kernel.errors import BridgeError
-from bridge_project.kernel.path_jail import Jail, shown
+from bridge_project.kernel.path_jail import Jail, default_jail, shown
 from bridge_project.kernel.path_walk import (
     Identity,
     Names,
@@ -62,7 +62,7 @@ def tree(
     with jail.open_dir(path, base=base) as top:
         grown = _Tree(jail, top, int(levels))
         found = grown.grow()
-        if grown.truncated and int(levels) > 1 and (ignored := _ignored(jail, top)):
+        if grown.truncated and int(levels) > 1 and (ignored := _ignored(jail, top.path)):
             grown = _Tree(jail, top, int(levels), ignored)
             found = grown.grow()
         answer: dict[str, Any] = {"path": shown(top.path), "entries": found.get("children", [])}
@@ -242,10 +242,14 @@ def _fair_share(sizes: Sequence[float], room: float) -> float:
     return math.inf
 
 
-def _ignored(jail: Jail, top: Opened) -> Collection[Names]:
-    """Return what git ignores in the repository around a directory, if any."""
+def ignored_below(directory: str) -> Collection[Names]:
+    """Return the real paths that git ignores in the repository of a directory."""
+    return _ignored(default_jail(), directory)
+
+
+def _ignored(jail: Jail, directory: str) -> Collection[Names]:
     try:
-        place = repository_of(top.path, jail)
+        place = repository_of(directory, jail)
         with mirror.reading(place) as git:
             about = ("--ignored", "--exclude-standard", "--directory", "-z")
             found = git.done("ls-files", "--others", *about).out

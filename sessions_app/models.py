@@ -158,6 +158,10 @@ class Session(models.Model):
     asks = models.BooleanField(null=True)
     # JSON text of a `resources.Usage`; empty while the agent has said nothing (D72).
     usage = models.TextField(default="")
+    # JSON text of {options, commands}, what the agent lets a person choose (D69), and how often
+    # that has changed.
+    offers = models.TextField(default="")
+    offered = models.IntegerField(default=0)
     # The message_id of the stream that has begun and not ended.
     open_message = models.CharField(max_length=36, default="")
 
@@ -312,6 +316,7 @@ class Command(models.Model):
         PROMPT = "prompt"
         DECIDE = "decide"
         INTERRUPT = "interrupt"
+        SET = "set"
 
     session = models.ForeignKey(Session, on_delete=models.CASCADE, db_index=False)
     kind = models.CharField(max_length=9, choices=Kind.choices)
@@ -319,6 +324,8 @@ class Command(models.Model):
     created_at = models.DateTimeField(default=timezone.now)
     # Marked before the agent is told, so that it is told nothing twice.
     taken_at = models.DateTimeField(null=True)
+    # Of `set`: null until the agent has answered, then JSON text of what was wrong, or empty.
+    answer = models.TextField(null=True)
 
     class Meta:
         indexes = [

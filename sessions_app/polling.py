@@ -19,9 +19,10 @@ from bridge_project.kernel.database import STORAGE_ERRORS
 from bridge_project.kernel.threads import chores, readers, writers
 from bridge_project.protocol.base import Phase
 from bridge_project.protocol.catalogue import Encoded, encode
-from bridge_project.protocol.server_messages import SessionUpdate
+from bridge_project.protocol.server_messages import SessionOptions, SessionUpdate
 from devices_app.models import Token
 from sessions_app import leases, notifications, session_view
+from sessions_app.agents import choosing
 from sessions_app.log import reader
 from sessions_app.log.outbox import outbox
 from sessions_app.log.tail import tail
@@ -131,14 +132,15 @@ async def _update() -> None:
 
     While the log does not grow, read less often: nearly every change comes with a row.
     """
-    head, looked_at = -1, 0.0
+    seen, looked_at = (-1, -1), 0.0
     while True:
         await asyncio.sleep(limits.SESSION_UPDATE_SECONDS)
         ready = [one for one in registry.sockets if one.phase is Phase.READY]
-        quiet = head == tail.head and time.monotonic() - looked_at < limits.QUIET_UPDATE_SECONDS
+        now = tail.head, tail.changes
+        quiet = seen == now and time.monotonic() - looked_at < limits.QUIET_UPDATE_SECONDS
         if not ready or quiet:
             continue
-        head, looked_at = tail.head, time.monotonic()
+        seen, looked_at = now, time.monotonic()
         try:
             await _send_changes(ready)
         except STORAGE_ERRORS:
@@ -157,7 +159,14 @@ async def _send_changes(ready: list[ClientConnection]) -> None:
     views = changed.values_list(*session_view.COLUMNS, named=True)
     for session in await readers.run(list[Any], views):
         update, seen = None, session_view.fingerprint(session)
+        options: SessionOptions | None = None
         for connection in ready:
+            offered = connection.offered.get(session.session_id, session.offered)
+            if session.session_id in connection.joined and offered != session.offered:
+                if options is None:
+                    options = await readers.run(choosing.options_of, session.pk)
+                connection.offered[session.session_id] = session.offered
+                due[connection].append(encode(options))
             known = connection.shown.get(session.pk)
             unseen = known is None and session.status == Session.Status.CLOSED
             if unseen or known == seen:

@@ -18,6 +18,7 @@ COLUMNS = (
     *("pk", "session_id", "agent_type", "title", "working_directory"),
     *("kind", "status", "turn", "doing", "pending_approvals", "last_activity_at", "last_sign_at"),
     *("expired", "forgotten", "resume_id", "titled", "rules", "usage", "processes", "answerable"),
+    "offered",
 )
 
 
@@ -59,7 +60,7 @@ def quiet_since(session: Any) -> datetime | None:
 
 def fingerprint(session: Any) -> int:
     """Return a number that changes with what a session, a row of COLUMNS, shows."""
-    return hash((session._replace(last_sign_at=None), quiet_since(session)))
+    return hash((session._replace(last_sign_at=None, offered=0), quiet_since(session)))
 
 
 def listed(sessions: Iterable[Any]) -> tuple[list[Any], int]:

@@ -114,6 +114,8 @@ class SessionEventsView(BridgeAPIView):
                     raise ratelimit.too_many(error.message, prompts.RETRY_SECONDS) from None
                 if error.code in ("SESS_CLOSED", "SESS_NOT_ACTIVE"):
                     raise BridgeError("SESSION_CLOSED", error.message) from None
+                if error.code == "PROTO_INVALID_MESSAGE":
+                    raise BridgeError("VALIDATION_ERROR", error.message) from None
                 if error.code == "AUTH_FAILED":
                     raise BridgeError("AUTH_INVALID_TOKEN") from None
                 raise

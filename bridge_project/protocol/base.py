@@ -67,7 +67,7 @@ class Payload(Wire):
     # a repetition is answered again and not done again (D31; of session_start only with a null id)
     idempotent: ClassVar[bool] = False
     # slow requests of one queue and session are done in order, beside everything else
-    queue: ClassVar[Literal["git", "files", "push"] | None] = None
+    queue: ClassVar[Literal["git", "files", "push", "agent"] | None] = None
     # the feed of the log that keeps it for devices that are away (D26)
     feed: ClassVar[Literal["session", "all"] | None] = None
 

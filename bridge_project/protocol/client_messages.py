@@ -131,7 +131,10 @@ class HistoryList(ClientPayload):
 
 
 class Message(SessionPayload):
-    """Send a prompt to the session's agent."""
+    """Send a prompt to the session's agent.
+
+    A command that would change how the agent asks is refused (D69).
+    """
 
     type = "message"
     idempotent = True
@@ -190,6 +193,19 @@ class ApprovalResponse(ClientPayload):
         if value is None and info.data.get("decision") == "modified":
             raise ValueError("must be given when decision is modified")
         return value
+
+
+class SessionSet(SessionPayload):
+    """Choose a value of one of the session's options (D69).
+
+    An option or a value that the agent does not offer (now) is refused, and nothing is changed.
+    """
+
+    type = "session_set"
+    queue = "agent"
+    reply = ("session_options",)
+    option_id: str
+    value: str
 
 
 class RuleRemove(ClientPayload):
@@ -296,6 +312,21 @@ class FileRead(SessionPayload):
     limit: Annotated[int, Field(ge=1, le=_WIRE_INT_MAX), _null_is(limits.FILE_READ_LINES)] = (
         limits.FILE_READ_LINES
     )
+
+
+class FileSearch(SessionPayload):
+    """Ask for files by letters that their paths have in this order (D69).
+
+    Those below the session's directory; case and blanks do not count.
+    """
+
+    type = "file_search"
+    queue = "files"
+    reply = ("file_search_response",)
+    query: str = Field(max_length=limits.FILE_SEARCH_QUERY_CHARS)
+    limit: Annotated[
+        int, Field(ge=1, le=limits.FILE_SEARCH_PATHS), _null_is(limits.FILE_SEARCH_PATHS)
+    ] = limits.FILE_SEARCH_PATHS
 
 
 class NotificationAck(ClientPayload):

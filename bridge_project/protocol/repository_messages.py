@@ -83,6 +83,18 @@ class FileListResponse(ServerPayload):
     more: Count | None = None
 
 
+class FileSearchResponse(ServerPayload):
+    """Name files by their paths below the session's directory, the best first (D69).
+
+    What git ignores comes last. ``more``: there are others, or not all were looked at.
+    """
+
+    type = "file_search_response"
+    session_id: str
+    paths: list[str]
+    more: bool
+
+
 class FileReadResponse(ServerPayload):
     """Return lines of a file (D11).
 

@@ -167,6 +167,34 @@ class ApprovalOption(Sent):
     kind: types.OptionKind
 
 
+class SessionChoice(Sent):
+    value: str
+    name: str
+    description: str = ""
+
+
+class SessionOption(Sent):
+    """Describe what an agent lets a person choose for its session (D69).
+
+    ``value``: of the choice that stands, "" when none of them does. ``kind`` ``plan``: whether it
+    plans first, ``on`` or ``off``.
+    """
+
+    id: str
+    name: str
+    kind: types.SettingKind
+    value: str
+    choices: list[SessionChoice]
+
+
+class SessionCommand(Sent):
+    """Describe a command, given by a message that begins with ``/`` and its name."""
+
+    name: str
+    description: str = ""
+    hint: str = ""
+
+
 class RuleOffer(Sent):
     """Offer to approve a call and what is like it, for the rest of the session (D68).
 

@@ -14,7 +14,9 @@ from bridge_project.protocol.resources import (
     PushOffer,
     RuleOffer,
     RuleUse,
+    SessionCommand,
     SessionInfo,
+    SessionOption,
     SubAgent,
     ToolErrorDetails,
     ToolOutcome,
@@ -112,7 +114,8 @@ class SessionReady(ServerPayload):
 
     ``asks`` (added, D59): the agent asks before it changes or runs something; null when unknown, as
     for an observed session. ``resume_command`` (added, D67): what continues the session in a
-    terminal, in the working directory, once it has been given back.
+    terminal, in the working directory, once it has been given back. ``options`` and ``commands``
+    (added, D69): as in ``session_options``; absent while the agent has named none.
     """
 
     type = "session_ready"
@@ -125,6 +128,21 @@ class SessionReady(ServerPayload):
     session_status: types.SessionStatus
     asks: bool | None = None
     resume_command: str | None = None
+    options: list[SessionOption] | None = None
+    commands: list[SessionCommand] | None = None
+
+
+class SessionOptions(ServerPayload):
+    """Say what the session's agent lets a person choose, and its commands (D69).
+
+    To all who joined when that changes, and to who chose. It is not a row of the log, so it is
+    never sent again. At most 200 of each.
+    """
+
+    type = "session_options"
+    session_id: str
+    options: list[SessionOption]
+    commands: list[SessionCommand]
 
 
 class HistoryListResponse(ServerPayload):

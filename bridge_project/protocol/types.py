@@ -24,6 +24,7 @@ Decision = Literal["approved", "rejected", "modified"]
 Decider = Literal["device", "agent", "bridge", "rule"]
 Outcome = Literal["taken", "desk_first", "not_confirmed"]
 OptionKind = Literal["allow_once", "reject_once"]
+SettingKind = Literal["model", "effort", "plan", "other"]  # D69
 ApprovalSource = Literal["hooks", "agent_sdk"]
 ConnectionMode = Literal[
     "local_only", "private_network", "secure_remote", "direct_public", "misconfigured"

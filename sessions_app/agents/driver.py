@@ -17,7 +17,14 @@ from bridge_project.kernel import limits
 from bridge_project.protocol.resources import ApprovalOption
 from bridge_project.protocol.risk import risk_of
 from bridge_project.protocol.types import Decision
-from sessions_app.agents.events import ApprovalAsked, ApprovalWithdrawn, EventQueue, ToolStarted
+from sessions_app.agents.events import (
+    ApprovalAsked,
+    ApprovalWithdrawn,
+    EventQueue,
+    OffersChanged,
+    ToolStarted,
+)
+from sessions_app.agents.offers import Offers
 from sessions_app.agents.past.store import Store
 from sessions_app.agents.sanitize import is_too_large
 from sessions_app.approvals.tool_call import Call, describe
@@ -97,6 +104,14 @@ class CannotResume(CannotStart):
     code = "SESS_NOT_RESUMABLE"
 
 
+class NotOffered(Exception):
+    """Report that the agent does not offer this option, or this value of it, now."""
+
+
+class NotTaken(Exception):
+    """Report why the agent did not take a value that it offers, for a person."""
+
+
 class PendingApprovals:
     """Hold the calls of one session that wait for a decision."""
 
@@ -150,6 +165,7 @@ class Driver(ABC):
     asks: bool | None = True
 
     directory: Path | None = None  # where its session works, resolved; None: not known yet
+    offers = Offers()  # what a person may choose, as of now (D69)
 
     def __init__(self) -> None:
         self.events = EventQueue()
@@ -186,6 +202,29 @@ class Driver(ABC):
 
         Also called outside a turn while calls are open, which then end.
         """
+
+    async def choose(self, option_id: str, value: str) -> None:
+        """Have the agent take a value of an option (D69), also during a turn.
+
+        Raises NotOffered, NotTaken.
+        """
+        if self.offers.find(option_id, value) is None:
+            raise NotOffered
+        try:
+            async with asyncio.timeout(limits.AGENT_OPTION_SECONDS):
+                await self._choose(option_id, value)
+        except TimeoutError:
+            raise NotTaken("The agent did not answer in time.") from None
+
+    async def _choose(self, option_id: str, value: str) -> None:
+        """Have the agent take a value that it offers, and change ``offers`` by its answer."""
+        raise NotOffered
+
+    def _offer(self, offers: Offers) -> None:
+        """Report what a person may choose from now on, if that has changed."""
+        if offers != self.offers:
+            self.offers = offers
+            self.events.put(OffersChanged(offers))
 
     async def end_background(self) -> None:  # noqa: B027 - an agent may run no commands
         """End what commands have left running; the agent itself goes on."""

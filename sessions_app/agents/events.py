@@ -12,6 +12,7 @@ from bridge_project.kernel.pictures import Stream
 from bridge_project.kernel.text import clean
 from bridge_project.protocol.resources import ApprovalOption, Usage
 from bridge_project.protocol.types import FinishReason, MessageState
+from sessions_app.agents.offers import Offers
 from sessions_app.approvals.rules.matching import ASKS, Judgement
 from sessions_app.approvals.tool_call import Call
 from sessions_app.approvals.tool_result import Failure
@@ -151,6 +152,25 @@ class ModelRetried(Event):
     """Report that the model failed and is asked again; ``why``: for a person."""
 
     why: str
+
+
+@dataclass(frozen=True, slots=True)
+class OffersChanged(Event):
+    """Report what the agent lets a person choose from now on (D69)."""
+
+    offers: Offers
+
+
+@dataclass(frozen=True, slots=True)
+class ChoiceAnswered(Event):
+    """Report that the choice ``command_pk`` stands, or with ``code`` why it does not.
+
+    It comes from the session's runner, behind what the choice has changed.
+    """
+
+    command_pk: int
+    code: str = ""
+    why: str = ""
 
 
 class TurnSilent(Event):

@@ -21,10 +21,11 @@ Kind = Command.Kind
 runners: dict[int, Callable[[], object]] = {}
 
 
-def add(session: Session, kind: Kind, **payload: Any) -> None:
-    """Queue a command, in the caller's transaction."""
-    Command.objects.create(session=session, kind=kind, payload=jsontext.dumps(payload))
+def add(session: Session, kind: Kind, **payload: Any) -> int:
+    """Queue a command, in the caller's transaction, and return its key."""
+    command = Command.objects.create(session=session, kind=kind, payload=jsontext.dumps(payload))
     wake(session)
+    return command.pk
 
 
 def wake(session: Session) -> None:

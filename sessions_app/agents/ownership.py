@@ -19,6 +19,7 @@ from devices_app import audit, pairing
 from devices_app.models import Device
 from sessions_app import leases, notifications, session_view
 from sessions_app.agents import inbox, session_writer
+from sessions_app.agents.offers import Offers
 from sessions_app.agents.past.store import PastSession
 from sessions_app.agents.sanitize import storable_reason
 from sessions_app.agents.session_writer import OwnershipLost, writing
@@ -187,10 +188,11 @@ def _check_limit() -> None:
 # -- states (D35); each raises OwnershipLost -----------------------------------------------------
 
 
-def activate(session_pk: int, asks: bool | None) -> None:
+def activate(session_pk: int, asks: bool | None, offers: Offers) -> None:
     """Mark the session as active; tell all devices if it is new or was closed.
 
-    They are warned once when its agent does not ask, or when that is unknown (D59).
+    They are warned once when its agent does not ask, or when that is unknown (D59). ``offers``:
+    what a person may choose.
     """
     with writing(session_pk, leases.current()) as writer:
         session, before = writer.session, writer.session.asks
@@ -201,6 +203,7 @@ def activate(session_pk: int, asks: bool | None) -> None:
         if former == Session.Status.CREATED:
             before = True
         session.asks = asks
+        writer.take_offers(offers)
         if asks is not True and asks is not before:
             writer.notify(notifications.acts_without_asking(session))
 

@@ -11,12 +11,16 @@ from bridge_project.protocol.types import HookEventName, now_text
 from devices_app import audit, pairing
 from devices_app.models import AuditEntry, Device
 from sessions_app import session_view
-from sessions_app.agents import inbox, ownership
+from sessions_app.agents import inbox, offers, ownership
 from sessions_app.log.outbox import outbox
 from sessions_app.models import LogRow, Session
 from sessions_app.observed import sessions as observed_sessions
 
 RETRY_SECONDS = 10  # how long a client must wait that has too many prompts waiting
+_NOT_GIVEN = (
+    "/{command} is not given to the agent: it may change how the agent asks before it acts, or "
+    "only sounds so. To say it as plain text, begin with another word."
+)
 _STATES = {Session.Status.PAUSED: "paused", Session.Status.ERROR: "in error"}
 
 
@@ -34,15 +38,17 @@ def send_prompt(
     ``device`` None: it came with the admin token. ``message_id``: by which the sender knows it.
     ``row_id``: of the row that shows it, the same for each repetition: while that row is kept the
     prompt is not queued again (D31). Raises SESS_CLOSED, SESS_NOT_ACTIVE, RATE_LIMITED when too
-    many wait.
+    many wait, PROTO_INVALID_MESSAGE for a command that would change how the agent asks (D69).
     """
+    if command := offers.command_that_changes_asking(content):
+        raise BridgeError("PROTO_INVALID_MESSAGE", _NOT_GIVEN.format(command=command[:64]))
     # it holds the head of the log: the session cannot be paused or closed meanwhile
     with outbox() as box:
         if row_id and LogRow.objects.filter(message_id=row_id).exists():
             return
         if device:  # what is sent from now on is not withdrawn (D15)
             pairing.check_not_revoked(device.pk)
-        session = _active(session_pk)
+        session = active(session_pk)
         count, characters = inbox.prompts_waiting(session_pk)
         too_long = count and characters + len(content) > limits.AGENT_PROMPTS_CHARS
         if count >= limits.AGENT_PROMPTS_WAITING or too_long:
@@ -87,7 +93,7 @@ def interrupt(session_pk: int, *, device: Device | None) -> None:
     if ownership.cancel_start(session_pk, device):
         return
     with outbox():
-        session = _active(session_pk)
+        session = active(session_pk)
         inbox.add(session, inbox.Kind.INTERRUPT)
         session.rules = ""  # whoever stops the agent wants to be asked again (D68)
         session.save(update_fields=["rules"])
@@ -99,7 +105,8 @@ def _record(action: str, session: Session, device: Device | None, **details: Any
     audit.record(action, actor=actor, device=device, session_id=session.session_id, **details)
 
 
-def _active(session_pk: int) -> Session:
+def active(session_pk: int) -> Session:
+    """Return a session whose agent runs. Raises SESS_CLOSED, SESS_NOT_ACTIVE."""
     session = ownership.get_session(session_pk)
     if session.status == Session.Status.CLOSED:
         raise ownership.closed_error(session)

@@ -17,19 +17,23 @@ from bridge_project.kernel.errors import BridgeError
 from bridge_project.kernel.threads import agent_writers, disk
 from sessions_app.agents import inbox
 from sessions_app.agents.breaker import Breaker
-from sessions_app.agents.driver import Driver, Verdict
+from sessions_app.agents.driver import Driver, NotOffered, NotTaken, Verdict
 from sessions_app.agents.events import (
     AgentDied,
     ApprovalAsked,
+    ChoiceAnswered,
     Event,
+    OffersChanged,
     StoppedAsking,
     TurnEnded,
     TurnSilent,
     ends_prompt,
 )
+from sessions_app.agents.offers import NOT_OFFERED
 from sessions_app.agents.sanitize import coalesce
 from sessions_app.agents.session_writer import OwnershipLost, SessionLog
 from sessions_app.approvals.rules.matching import judge
+from sessions_app.log.tail import tail
 from sessions_app.models import Command, Session
 
 log = structlog.get_logger("bridge.agent")
@@ -76,6 +80,7 @@ class SessionRunner:
         self.died = False
         self._watchdog: asyncio.TimerHandle | None = None  # ends an agent that does not stop
         self._cleaner: asyncio.Task[None] | None = None
+        self._choosing: asyncio.Task[None] | None = None  # the newest choice of an option
         self.used_at = time.monotonic()
         self.unwatched_since: float | None = None
         self._explained_at = 0.0  # when silence was last reported
@@ -108,7 +113,7 @@ class SessionRunner:
         """End the agent, and store what it has reported, within a bounded time."""
         self._stopping = True
         inbox.runners.pop(self.session_pk, None)
-        for work in (self._commander, self._watchdog, self._cleaner):
+        for work in (self._commander, self._watchdog, self._cleaner, self._choosing):
             if work is not None:
                 work.cancel()
         await close(self.driver, self.session_id)
@@ -166,6 +171,7 @@ class SessionRunner:
             ]
         batch = [await self._judged(event) for event in batch]
         await agent_writers.retry(self._session_log.write, coalesce(batch), busy=self.busy)
+        tail.changes += OffersChanged in kinds
         if kinds != {TurnSilent}:
             self.used_at = time.monotonic()
         if self._ending:
@@ -217,6 +223,8 @@ class SessionRunner:
         payload = json.loads(command.payload)
         if command.kind == inbox.Kind.PROMPT:
             self.busy = True
+            if self._choosing is not None:  # what was chosen before holds for this prompt
+                await asyncio.wait({self._choosing})
             if self._cleaner is not None and not self._cleaner.done():
                 self._cleaner.cancel()  # what is started from now on is not to be ended
                 await self.driver.end_background()
@@ -230,8 +238,29 @@ class SessionRunner:
                 verdict = Verdict("rejected", reason=DECIDED_TOO_LATE)
             if call_id is None or not self.driver.approvals.decide(call_id, verdict):
                 log.info("decision_too_late", session=self.session_id, call=payload["tool_call_id"])
+        elif command.kind == inbox.Kind.SET:
+            chosen = payload["option_id"], payload["value"]
+            self._choosing = self._task(self._choose(command.pk, *chosen, after=self._choosing))
         else:
             await self.interrupt()
+
+    async def _choose(
+        self, command_pk: int, option_id: str, value: str, *, after: asyncio.Task[None] | None
+    ) -> None:
+        """Have the agent take the value of an option, and report the answer (D69).
+
+        In a task of its own: no decision waits for it.
+        """
+        if after is not None:
+            await asyncio.wait({after})
+        answer = ChoiceAnswered(command_pk)
+        try:
+            await self.driver.choose(option_id, value)
+        except NotOffered:
+            answer = ChoiceAnswered(command_pk, "PROTO_INVALID_MESSAGE", NOT_OFFERED)
+        except NotTaken as error:
+            answer = ChoiceAnswered(command_pk, "AGENT_ERROR", str(error))
+        self.driver.events.put(answer)
 
     async def interrupt(self) -> None:
         """Stop the turn, or a call outside one, and what the agent's commands left (D40)."""

@@ -21,6 +21,7 @@ from bridge_project.protocol.resources import ToolOutcome, Usage
 from bridge_project.protocol.types import FinishReason, MessageState, SessionEndReason
 from sessions_app import leases, notifications
 from sessions_app.agents import events, inbox, sanitize, usage
+from sessions_app.agents.offers import Offers
 from sessions_app.approvals import service as approvals
 from sessions_app.approvals.rules import store as rules
 from sessions_app.approvals.tool_call import usable_id
@@ -33,7 +34,8 @@ log = structlog.get_logger("bridge.agent")
 
 _STATE = ("kind", "status", "reason", "owner", "closed_at", "expired", "forgotten", "asks", "rules")
 _TURN = ("turn", "doing", "pending_approvals")
-_SAVED = (*_STATE, *_TURN, "open_message", "resume_id", "last_activity_at", "title", "usage")
+_TOLD = ("resume_id", "title", "usage", "offers", "offered")  # by the agent
+_SAVED = (*_STATE, *_TURN, *_TOLD, "open_message", "last_activity_at")
 
 
 class OwnershipLost(Exception):
@@ -216,6 +218,16 @@ class SessionWriter:
                 observed_sessions.take_title(self.session, title)
             case events.UsageChanged(used):
                 self._note_usage(used)
+            case events.OffersChanged(offers):
+                self.take_offers(offers)
+            case events.ChoiceAnswered(command_pk, code, why):
+                answer = jsontext.dumps([code, sanitize.storable_reason(why)])
+                Command.objects.filter(pk=command_pk).update(answer=answer)
+
+    def take_offers(self, offers: Offers) -> None:
+        """Keep what a person may choose; those who have joined are told by polling (D69)."""
+        if (text := offers.text()) != self.session.offers:
+            self.session.offers, self.session.offered = text, self.session.offered + 1
 
     def _tell_state(self, state: MessageState) -> None:
         """Tell every device what became of the prompt (D71)."""

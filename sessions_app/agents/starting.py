@@ -10,7 +10,7 @@ from bridge_project.kernel import limits
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.kernel.threads import agent_writers, disk, readers
 from sessions_app import session_view, working_directory
-from sessions_app.agents import ownership, registry
+from sessions_app.agents import choosing, ownership, registry
 from sessions_app.agents.breaker import Breaker
 from sessions_app.agents.driver import AgentKind, CannotStart, Driver, with_error_output
 from sessions_app.agents.session_runner import close
@@ -61,7 +61,8 @@ async def start_agent(launch: Launch, begun: asyncio.Task[None]) -> None:
     try:
         async with asyncio.timeout(limits.AGENT_START_SECONDS):
             await begun
-        await agent_writers.retry(ownership.activate, session.pk, driver.asks)
+        await choosing.choose_again(driver, session)
+        await agent_writers.retry(ownership.activate, session.pk, driver.asks, driver.offers)
     except asyncio.CancelledError:
         await close(driver, session.session_id)
         raise

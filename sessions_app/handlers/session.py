@@ -19,7 +19,15 @@ from bridge_project.protocol.types import SessionEndReason, SessionStatus
 from devices_app import audit
 from devices_app.models import Device
 from sessions_app import session_view, work_trees, working_directory
-from sessions_app.agents import ownership, prompts, session_writer, starting, taking_over
+from sessions_app.agents import (
+    choosing,
+    offers,
+    ownership,
+    prompts,
+    session_writer,
+    starting,
+    taking_over,
+)
 from sessions_app.agents.supervisor import supervisor
 from sessions_app.approvals import decisions, waiting_hooks
 from sessions_app.log import reader
@@ -199,6 +207,7 @@ async def _join(
     buffer_upto = (
         await readers.run(reader.head_seq) if session.kind == Session.Kind.BRIDGE else None
     )
+    connection.offered[session.session_id] = session.offered
     await connection.send_payload(await _ready(session), id=message.id)
     connection.delivery.join(session.feed_id, buffer_upto=buffer_upto, resumed=resumed)
 
@@ -222,6 +231,7 @@ async def _branch(directory: str) -> str:
 async def _ready(session: Session) -> s.SessionReady:
     branch = await _branch(session.working_directory)
     store = taking_over.store_of(session)
+    known = offers.from_text(session.offers)
     return s.SessionReady(
         session_id=session.session_id,
         agent=session.agent_type,
@@ -230,6 +240,8 @@ async def _ready(session: Session) -> s.SessionReady:
         session_status=cast(SessionStatus, session.status),
         asks=session.asks,
         resume_command=store.resume_command(session.resume_id) if store else None,
+        options=[*known.options] if session.offers else None,
+        commands=[*known.commands] if session.offers else None,
     )
 
 
@@ -304,6 +316,13 @@ async def session_interrupt(connection: ClientConnection, message: ClientMessage
         if session_id in connection.joined:
             await supervisor.interrupt(session_id)
         raise
+
+
+async def session_set(connection: ClientConnection, message: ClientMessage) -> s.SessionOptions:
+    payload: c.SessionSet = message.payload
+    session = await _driven(connection, message)
+    about = (payload.option_id, payload.value, connection.device)
+    return await choosing.choose(session.pk, *about)
 
 
 async def _driven(connection: ClientConnection, message: ClientMessage) -> Session:

@@ -24,6 +24,7 @@ class Tail:
     def __init__(self) -> None:
         self.followers: set[Callable[[], None]] = set()  # called on the loop when it grows
         self.head = 0
+        self.changes = 0  # of sessions by this process that no row tells
         self.notifier = Notifier(self.notify_head)
         self._grown = 0  # the newest row that a notification named
         self._catching_up: asyncio.Task[None] | None = None

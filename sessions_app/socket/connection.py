@@ -81,6 +81,8 @@ class ClientConnection(AsyncWebsocketConsumer):  # type: ignore[misc]
         self.connection_id: int | None = None  # its row, by which all processes count it
         # session → hash of the state last sent, and when all of it was sent (D54)
         self.shown: dict[int, int] = {}
+        # session id → how often its options had changed when they were last sent (D69)
+        self.offered: dict[str, int] = {}
         self.shown_at = timezone.now()
         self.updating = False  # some of these changes are on their way
         self._tasks: set[asyncio.Task[object]] = set()

@@ -16,6 +16,7 @@ from sessions_app.agents.events import (
     ApprovalAsked,
     Chunk,
     Event,
+    OffersChanged,
     PromptMoved,
     SessionIdentified,
     TitleChanged,
@@ -87,7 +88,14 @@ def text(events: Sequence[Event]) -> str:
 
 def kinds(events: Sequence[Event]) -> list[str]:
     """The names of the events, but for chunks and what is no step of a turn."""
-    passed = (Chunk, SessionIdentified, PromptMoved, TitleChanged, UsageChanged)
+    passed = (
+        Chunk,
+        OffersChanged,
+        PromptMoved,
+        SessionIdentified,
+        TitleChanged,
+        UsageChanged,
+    )
     return [type(event).__name__ for event in events if not isinstance(event, passed)]
 
 

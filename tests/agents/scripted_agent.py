@@ -26,6 +26,19 @@ CAPABILITIES = {
     "no-load": {"loadSession": False},
     "resumes": {"loadSession": False, "sessionCapabilities": {"resume": {}}},
 }
+CHOICES = [{"value": name, "name": name.title()} for name in ("small", "large")]
+SELECT = {"type": "select", "options": CHOICES, "currentValue": "small"}
+# what it lets a person choose; of the unknown agent that it is, only the first two are offered
+CONFIG = [
+    {"id": "brain", "name": "Model", "category": "model", **SELECT},
+    {"id": "depth", "name": "Thinking", "category": "thought_level", **SELECT},
+    {"id": "style", "name": "Style", "category": "model_config", **SELECT},
+    {"id": "approvals", "name": "Approvals", "category": "model", **SELECT},
+]
+MODELS = {
+    "availableModels": [{"modelId": one["value"], "name": one["name"]} for one in CHOICES],
+    "currentModelId": "small",
+}
 WAYS = [
     {"id": "key", "name": "A key", "description": "Requires SCRIPTED_API_KEY."},
     {"id": "browser", "name": "A browser"},
@@ -87,7 +100,10 @@ class Scripted:
             "session/load": self.load,
             "session/resume": self.resume,
             "session/prompt": self.prompt,
+            "session/set_config_option": self.set_option,
+            "session/set_model": self.set_model,
         }
+        self.choices = [dict(one) for one in CONFIG]
         self.commands: dict[str, Callable[[str], None]] = {
             "/rate": self.rate,
             "/ask": self.ask_for,
@@ -149,7 +165,28 @@ class Scripted:
             raise Refusal(-32000, "Authentication required", "log in with `scripted login` first")
         journal("new")
         self.session = f"scripted-{os.getpid()}"
-        return {"sessionId": self.session}
+        return {"sessionId": self.session, **self.offered()}
+
+    def offered(self) -> dict[str, Any]:
+        if MODE == "models":
+            return {"models": MODELS}
+        return {"configOptions": self.choices} if MODE == "offers" else {}
+
+    def set_option(self, params: dict[str, Any]) -> dict[str, Any]:
+        """Takes the value; a file `refuses`, `silent` or `stubborn` has it do otherwise."""
+        journal("set", option=params["configId"], value=params["value"])
+        if os.path.exists("refuses"):
+            raise Refusal(-32603, "Internal error", "that model has gone home")
+        while os.path.exists("silent"):
+            time.sleep(0.01)
+        for one in self.choices:
+            if one["id"] == params["configId"] and not os.path.exists("stubborn"):
+                one["currentValue"] = params["value"]
+        return {"configOptions": self.choices}
+
+    def set_model(self, params: dict[str, Any]) -> dict[str, Any]:
+        journal("set", option="model", value=params["modelId"])
+        return {}
 
     def load(self, params: dict[str, Any]) -> dict[str, Any]:
         self.session = params["sessionId"]
@@ -168,7 +205,7 @@ class Scripted:
             threading.Thread(target=self.tell_late, daemon=True).start()
         if MODE == "forgets":
             raise Refusal(-32602, "Invalid params", "that conversation was deleted")
-        return {}
+        return self.offered()
 
     def resume(self, params: dict[str, Any]) -> dict[str, Any]:
         self.session = params["sessionId"]

@@ -196,6 +196,18 @@ declare namespace Wire {
     recent_events?: RecentEvent[];
   }
 
+  interface SessionChoice {
+    value: string;
+    name: string;
+    description: string;
+  }
+
+  interface SessionCommand {
+    name: string;
+    description: string;
+    hint: string;
+  }
+
   interface SessionInfo {
     kind: "observed" | "bridge";
     session_status: "created" | "active" | "paused" | "closed" | "error";
@@ -217,6 +229,14 @@ declare namespace Wire {
   interface SessionList {
     sessions: Session[];
     total: number;
+  }
+
+  interface SessionOption {
+    id: string;
+    name: string;
+    kind: "model" | "effort" | "plan" | "other";
+    value: string;
+    choices: SessionChoice[];
   }
 
   interface SessionRule {
@@ -335,6 +355,11 @@ declare namespace Wire {
       reason?: string | null;
       remember?: string | null;
     };
+    session_set: {
+      session_id: string;
+      option_id: string;
+      value: string;
+    };
     rule_remove: {
       session_id: string;
       rule_id: string;
@@ -374,6 +399,11 @@ declare namespace Wire {
       session_id: string;
       path: string;
       offset?: number;
+      limit?: number;
+    };
+    file_search: {
+      session_id: string;
+      query: string;
       limit?: number;
     };
     notification_ack: {
@@ -451,6 +481,8 @@ declare namespace Wire {
       session_status: "created" | "active" | "paused" | "closed" | "error";
       asks: boolean | null;
       resume_command?: string;
+      options?: SessionOption[];
+      commands?: SessionCommand[];
     };
     session_end: {
       session_id: string;
@@ -487,6 +519,11 @@ declare namespace Wire {
       decision: "approved" | "rejected" | "modified";
       forwarded: boolean;
       decided_at: string;
+    };
+    session_options: {
+      session_id: string;
+      options: SessionOption[];
+      commands: SessionCommand[];
     };
     presence_state: {
       away: boolean;
@@ -538,6 +575,11 @@ declare namespace Wire {
       encoding: "utf-8" | "base64";
       text?: string;
       charset?: string;
+    };
+    file_search_response: {
+      session_id: string;
+      paths: string[];
+      more: boolean;
     };
     replay_buffer: {
       session_id: string;
@@ -679,6 +721,7 @@ declare namespace Wire {
     message: "stream_start" | "stream_chunk" | "stream_end";
     session_interrupt: "stream_end";
     approval_response: "approval_recorded";
+    session_set: "session_options";
     rule_remove: "session_update";
     presence_set: "presence_state";
     git_status_request: "git_status_response";
@@ -687,6 +730,7 @@ declare namespace Wire {
     git_diff: "git_diff_response";
     file_list: "file_list_response";
     file_read: "file_read_response";
+    file_search: "file_search_response";
     replay_request: "replay_buffer";
     push_subscribe: "push_state";
     push_unsubscribe: "push_state";

@@ -35,9 +35,10 @@ class AcpClient:
         approvals: PendingApprovals,
         directory: Path,
         takes_mode: Callable[[Any], bool],
+        takes_offers: Callable[[Any], None],
     ) -> None:
         self._events = queue
-        self._takes_mode = takes_mode
+        self._takes_mode, self._takes_offers = takes_mode, takes_offers
         self.calls = ToolCalls(queue, directory, approvals.withdraw)
         self.permissions = Permissions(approvals, self.calls, queue)
         self._questions = Questions(approvals, self.calls, queue)
@@ -102,6 +103,7 @@ class AcpClient:
         """Report an update; of a loaded session it is history until the first prompt."""
         self.updated.set()
         self._note_own(begins=False)
+        self._takes_offers(update)
         if self._takes_mode(update):
             return
         match update:
@@ -126,7 +128,7 @@ class AcpClient:
             case schema.AgentPlanUpdate():
                 self.calls.plan(update.entries)
             case _:
-                return  # echoed prompts, commands: devices are told none of these
+                return  # echoed prompts: devices are told none of these
 
     def _note_usage(self, update: schema.UsageUpdate) -> None:
         if (cost := update.cost) is not None:

@@ -19,12 +19,21 @@ from bridge_project.kernel.config import conf
 from bridge_project.protocol.types import FinishReason
 from sessions_app.agents import events
 from sessions_app.agents.acp import recipes, started
+from sessions_app.agents.acp.choices import Choices, commands_of
 from sessions_app.agents.acp.client import AcpClient
 from sessions_app.agents.acp.content import HistoryCollector, tokens_of
 from sessions_app.agents.acp.errors import AUTH_REQUIRED, how_to_log_in, is_busy, text_of_error
 from sessions_app.agents.acp.modes import ModeKeeper, offer_of
+from sessions_app.agents.acp.recipes import Recipe
 from sessions_app.agents.acp.transport import AcpTransport
-from sessions_app.agents.driver import CannotResume, CannotStart, Driver, HistoryMessage, WillNotAsk
+from sessions_app.agents.driver import (
+    CannotResume,
+    CannotStart,
+    Driver,
+    HistoryMessage,
+    NotTaken,
+    WillNotAsk,
+)
 from sessions_app.agents.process import groups
 
 VERSION_CHARS = 100  # of what an agent says of itself
@@ -56,6 +65,7 @@ class AcpDriver(Driver):
         self._command = command
         self._log_in = how_to_log_in(recipes.of_line(command), None)
         self._modes = ModeKeeper(name, self._stopped_asking)
+        self._choices: Choices | None = None  # once the session has begun
         self._history: Sequence[HistoryMessage] = ()  # complete with the first prompt
         self._turn: asyncio.Task[None] | None = None
         self._watch: asyncio.Task[None] | None = None
@@ -82,7 +92,9 @@ class AcpDriver(Driver):
         command, more = recipes.launch(self._command, directory, Path(self._files.name))
         group = await groups.start(command, directory, more=more, stdin=True)
         self._transport = AcpTransport(group, self._wait_for_room)
-        self._client = AcpClient(self.events, self.approvals, directory, self._modes.take)
+        self._client = AcpClient(
+            self.events, self.approvals, directory, self._modes.take, self._take_offers
+        )
         self._connection = ClientSideConnection(
             cast(Any, self._client), self._transport, use_unstable_protocol=True
         )
@@ -121,15 +133,7 @@ class AcpDriver(Driver):
             else:
                 session = await self._connection.new_session(**where)
             self._session_id = resume_id or session.session_id
-            start.asks = self.asks = await self._modes.set_asking_mode(
-                self._connection,
-                self._session_id,
-                offer_of(session),
-                recipe,
-                by_name=recipe is not of_line,
-                resumed=bool(resume_id),
-            )
-            self.asks = self.asks and not self._barred  # then it runs only as it may act unasked
+            start.asks = await self._set_up(session, recipe, of_line, resumed=bool(resume_id))
             started.last[self._name] = start
         except WillNotAsk as error:
             start.asks, start.trouble = False, str(error)
@@ -145,6 +149,27 @@ class AcpDriver(Driver):
             raise CannotStart(f"{self._name} {why}.") from error
         if _can_load(hello) or _can_resume(hello):
             self.events.put(events.SessionIdentified(self._session_id))
+
+    async def _set_up(
+        self, session: Any, recipe: Recipe | None, of_line: Recipe | None, *, resumed: bool
+    ) -> bool | None:
+        """Have the agent ask, and know what it offers; return whether it asks.
+
+        ``session``: the answer that began or loaded it; ``of_line``: the command line's recipe.
+        Raises WillNotAsk.
+        """
+        self._choices = Choices(recipe, session)
+        self._offer(self.offers.with_options(self._choices.options))
+        asks = await self._modes.set_asking_mode(
+            self._connection,
+            self._session_id,
+            offer_of(session),
+            recipe,
+            by_name=recipe is not of_line,
+            resumed=resumed,
+        )
+        self.asks = asks and not self._barred  # then it runs only as it may act unasked
+        return asks
 
     def _text_of(self, error: RequestError, what: str = "") -> str:
         if error.code == AUTH_REQUIRED:
@@ -285,6 +310,30 @@ class AcpDriver(Driver):
         unknown = f"{self._name} ended its turn in a way that the protocol does not know."
         why = self._text_of(error) if isinstance(error, RequestError) else unknown
         return events.TurnEnded("error", error=why)
+
+    # -- what a person may choose ------------------------------------------------------------------
+
+    def _take_offers(self, update: Any) -> None:
+        """Take the options or commands that an update tells."""
+        if isinstance(update, schema.AvailableCommandsUpdate):
+            self._offer(self.offers.with_commands(commands_of(update)))
+        elif self._choices is not None and self._choices.take(update):
+            self._offer(self.offers.with_options(self._choices.options))
+
+    async def _choose(self, option_id: str, value: str) -> None:
+        assert self._choices is not None
+        try:
+            answer = await self._choices.set(self._connection, self._session_id, option_id, value)
+        except RequestError as error:
+            raise NotTaken(self._text_of(error)) from error
+        except ConnectionError as error:
+            raise NotTaken(f"{self._name} is gone.") from error
+        self._modes.take(answer)  # so that what left the asking mode is set back
+        self._choices.take(answer)
+        self._offer(self.offers.with_options(self._choices.options))
+        took = next((one.value for one in self.offers.options if one.id == option_id), "")
+        if took != value:
+            raise NotTaken(f"{self._name} takes {took or 'something else'} for {value}.")
 
     async def interrupt(self) -> None:
         self._client.interrupt()

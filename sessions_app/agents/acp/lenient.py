@@ -24,6 +24,9 @@ _FIELD: TypeAdapter[Any] = TypeAdapter(
     get_args(get_args(schema.ElicitationSchema.model_fields["properties"].annotation)[0])[1]
 )
 _FORM: TypeAdapter[Any] = TypeAdapter(schema.CreateElicitationRequest)
+_CONFIG_OPTION: TypeAdapter[Any] = TypeAdapter(
+    get_args(schema.ConfigOptionUpdate.model_fields["config_options"].rebuild_annotation())[0]
+)
 _LOCATION, _OPTION = TypeAdapter(schema.ToolCallLocation), TypeAdapter(schema.PermissionOption)
 
 
@@ -35,6 +38,15 @@ def fit_update(update: dict[str, Any]) -> None:
             update["title"] = ""
     elif str(update.get("sessionUpdate")).endswith("_chunk"):
         update["content"] = _block(update.get("content"))
+    elif update.get("sessionUpdate") == "available_commands_update":
+        commands = update.get("availableCommands")
+        given = commands if isinstance(commands, list) else []
+        named = [one for one in given if isinstance(one, dict) and isinstance(one.get("name"), str)]
+        update["availableCommands"] = [_command(one) for one in named]
+    elif update.get("sessionUpdate") == "config_option_update":
+        options = update.get("configOptions")
+        given = options if isinstance(options, list) else []
+        update["configOptions"] = [one for one in given if _fits(_CONFIG_OPTION, one)]
     elif update.get("sessionUpdate") == "plan":
         entries = update.get("entries")
         given = entries if isinstance(entries, list) else []
@@ -92,6 +104,16 @@ def fit_call(call: dict[str, Any]) -> None:
         given = call.pop(name, None)
         if isinstance(given, list):
             call[name] = [fitting for one in given if (fitting := fit(one)) is not None]
+
+
+def _command(given: dict[str, Any]) -> dict[str, Any]:
+    text, hint = given.get("description"), given.get("input")
+    hint = hint.get("hint") if isinstance(hint, dict) else None
+    return {
+        "name": given["name"],
+        "description": text if isinstance(text, str) else "",
+        "input": {"hint": hint} if isinstance(hint, str) else None,
+    }
 
 
 def _entry(given: dict[str, Any]) -> dict[str, Any]:

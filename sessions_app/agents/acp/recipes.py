@@ -33,7 +33,8 @@ class Recipe:
     ``defaults`` does not; ``files`` are what variables point to; ``meta`` is sent when a session
     begins. ``log_in`` is the command with which its user logs in. It does not start in a repository
     with a file of ``barred``: what it runs unasked, and cannot be told not to. One that
-    ``reads_unasked`` asks about some commands only, so nobody is promised that it asks.
+    ``reads_unasked`` asks about some commands only, so nobody is promised that it asks. ``offers``
+    are the ids of options that a person may choose besides the model and how long it thinks (D69).
     """
 
     programs: frozenset[str]
@@ -51,6 +52,7 @@ class Recipe:
     configured: bool = False
     barred: str = ""
     reads_unasked: bool = False
+    offers: frozenset[str] = frozenset()
 
     @property
     def asks(self) -> bool | None:

@@ -8,7 +8,7 @@ from acp import schema
 from acp.meta import CLIENT_METHODS
 
 from bridge_project.protocol import jsontext
-from sessions_app.agents.acp import lenient
+from sessions_app.agents.acp import choices, lenient
 from sessions_app.agents.process.groups import Group
 from sessions_app.agents.process.json_lines import JsonLines, Message
 
@@ -53,6 +53,8 @@ def _message(line: bytes) -> Message | None:
     if found.get("error") is not None and not isinstance(found["error"], dict):
         # no error of the protocol's: say it in its words
         found["error"] = {"code": INTERNAL_ERROR, "message": str(found["error"])}
+    if isinstance(result := found.get("result"), dict):
+        choices.keep_models(result)
     if method == CLIENT_METHODS["session_update"]:
         params = found.get("params")
         update = params.get("update") if isinstance(params, dict) else None
