@@ -186,8 +186,15 @@ def test_other_tools_are_covered_only_as_the_very_same_call(project: Path) -> No
     for other in ({"a": 2, "b": {"c": [1]}}, {"a": 1}, {"a": "1", "b": {"c": [1]}}):
         assert judged(project, "mcp__x__do", **other).digest != one.digest
     assert judged(project, "mcp__y__do", a=1, b={"c": [1]}).digest != one.digest
-    for asks in ("AskUserQuestion", "ExitPlanMode", "Delete", "PowerShell", "Monitor"):
+    for asks in ("AskUserQuestion", "Delete", "PowerShell", "Monitor"):
         assert judged(project, asks, command="ls") == Judgement()
+
+
+def test_a_plan_is_covered_by_no_rule(project: Path) -> None:
+    """Who approves it may let the agent edit files from then on (D69)."""
+    found = judged(project, "ExitPlanMode", plan="Look, then edit.")
+    assert [one.id for one in found.offers] == ["edits"]
+    assert not found.digest and not found.kinds
 
 
 def test_a_call_that_is_rated_worse_than_its_command_asks(project: Path) -> None:

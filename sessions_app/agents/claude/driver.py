@@ -17,8 +17,9 @@ from bridge_project.kernel import limits
 from bridge_project.kernel.text import clean
 from sessions_app.agents.claude import memory, process
 from sessions_app.agents.claude import program as installed
+from sessions_app.agents.claude.choices import Choices
 from sessions_app.agents.claude.translation import DENIED, UNASKED, Translation
-from sessions_app.agents.driver import CannotResume, CannotStart, Driver
+from sessions_app.agents.driver import CannotResume, CannotStart, Driver, NotTaken
 from sessions_app.agents.events import AgentDied, ApprovalWithdrawn, PromptMoved
 from sessions_app.agents.process import groups
 
@@ -67,6 +68,8 @@ class ClaudeDriver(Driver):
                 if resume_id and isinstance(error, sdk.ResultError):
                     raise CannotResume(f"The agent cannot continue this session: {why}") from error
                 raise CannotStart(f"The agent did not start: {why}") from error
+            self._choices = Choices(await self._client.get_server_info())
+            self._offer(self._choices.offers)
         self._reader = asyncio.create_task(self._read(self._client))
 
     async def prompt(self, content: str) -> None:
@@ -119,6 +122,8 @@ class ClaudeDriver(Driver):
             async for message in _messages(client):
                 if isinstance(message, sdk.StreamEvent):  # its thoughts come so, and are no events
                     self.events.note_activity()
+                if self._choices.take(message):
+                    self._offer(self._choices.offers)
                 for event in self._translation.read(message):
                     if isinstance(event, ApprovalWithdrawn):
                         self.approvals.withdraw(event.call_id)
@@ -137,6 +142,13 @@ class ClaudeDriver(Driver):
             if self._process is not None:
                 await self._process.close()
             self.events.close()
+
+    async def _choose(self, option_id: str, value: str) -> None:
+        try:
+            await self._choices.set(self._client, option_id, value)
+        except Exception as error:  # the SDK's for an error answer, and for a program that is gone
+            raise NotTaken(f"The agent {installed.NAME} did not take it: {error}") from error
+        self._offer(self._choices.offers)
 
     async def _permit(
         self, tool: str, params: dict[str, Any], context: sdk.ToolPermissionContext

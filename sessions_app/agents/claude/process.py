@@ -28,6 +28,8 @@ _ALWAYS = (
     *("--verbose", "--include-partial-messages"),
     # whatever asks, asks us
     *("--permission-prompt-tool", "stdio", "--permission-mode", "default"),
+    # so that it asks while it plans, too, whatever its account switches on
+    *("--settings", '{"useAutoModeDuringPlan": false}'),
     # nothing that a user or a repository has configured is started, allowed or told by hooks
     *("--setting-sources=", "--strict-mcp-config"),
 )

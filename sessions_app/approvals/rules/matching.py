@@ -11,7 +11,7 @@ from bridge_project.protocol.resources import RuleOffer
 from bridge_project.protocol.risk import PATH_MAX_CHARS, PATH_NAMES, RiskLevel, paths_in
 from sessions_app.approvals.rules import commands, tables
 from sessions_app.approvals.rules.places import Place
-from sessions_app.approvals.tool_call import DIALOGS, DIRECTORIES, Call
+from sessions_app.approvals.tool_call import DIALOGS, DIRECTORIES, PLAN, Call
 
 EXACT, READS, BUILDS, EDITS = "exact", commands.READS, commands.BUILDS, "edits"
 # kind → the worst risk of what it covers
@@ -70,10 +70,14 @@ def judge(call: Call, directory: Path) -> Judgement:
     """
     top, named = directory.resolve(), [call.params.get(name) for name in DIRECTORIES]
     named = [one for one in named if one not in (None, "")]
-    if not call.directory or len(named) > 1 or call.tool in DIALOGS:
+    if not call.directory or len(named) > 1:
         return ASKS
     here = Path(call.directory, *map(str, named)).resolve()
     if not here.is_relative_to(top):
+        return ASKS
+    if call.tool == PLAN:  # no rule covers it; who approves a plan may let it edit (D69)
+        return Judgement(offers=(_offer(EDITS, call, top),))
+    if call.tool in DIALOGS:
         return ASKS
     exact, kinds = _judge(call, Place(top, here))
     exact = exact and _is_within(call, {EXACT})

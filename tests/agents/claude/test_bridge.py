@@ -190,3 +190,32 @@ def test_a_run_of_the_program_reaches_a_phone(model: Model, tmp_path: Path) -> N
     assert question["params"]["command"] == "touch made"
     [decided] = (one["data"] for one in notifications(phone, sid, "approval_decided"))
     assert (decided["decision"], decided["decided_by"]) == ("rejected", "agent")
+
+
+def test_a_plan_that_lets_it_edit(model: Model, bridge: QuickBridge, phone: Phone) -> None:
+    """D69: plan first, then its edits are approved by the rule that came with the plan."""
+    file = bridge.root / f"{uuid.uuid4()}.txt"
+    prompt = model.play(
+        "planned",
+        [Tool("ExitPlanMode", {"plan": "# The plan"})],
+        [Tool("Write", {"file_path": str(file), "content": "one\n"})],
+        [Tool("Bash", {"command": "touch made"})],
+        [Text("Done.")],
+    )
+    session_id = agents.begin(bridge, phone, agent=claude.NAME)
+    chosen = {"session_id": session_id, "option_id": "plan", "value": "on"}
+    answer = phone.request("session_set", chosen)["payload"]
+    assert {one["id"]: one["value"] for one in answer["options"]}["plan"] == "on"
+    agents.say(phone, session_id, prompt)
+    asked = agents.question(phone, session_id)
+    assert asked["tool"] == "ExitPlanMode"
+    assert [one["id"] for one in asked["remember"]] == ["edits"]
+    decide(phone, session_id, asked["tool_call_id"], "approved", remember="edits")
+    asked = phone.expect("approval_required", session_id=session_id, tool="Bash")["payload"]
+    [by_rule] = [one for one in payloads(phone, session_id, "tool_call") if "rule" in one]
+    assert (by_rule["tool"], by_rule["decided_by"]) == ("Write", "rule")
+    assert file.read_text() == "one\n"
+    decide(phone, session_id, asked["tool_call_id"], "rejected")
+    phone.expect("stream_end", session_id=session_id, finish_reason="stop")
+    assert not (bridge.root / "made").exists()
+    agents.end(phone, session_id)
