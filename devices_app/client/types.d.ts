@@ -166,7 +166,7 @@ interface State {
   acked: Wire.Payloads["connection_ack"] | null;
   health: Wire.Payloads["health_status"] | null;
   fault: Fault | null;
-  pinged: boolean;
+  patience: number;
   fresh: string;
 }
 type Clock = "connect" | "ping" | "pong" | "retry";
@@ -204,6 +204,8 @@ interface Item {
   message: Said;
   /** waiting, sent, failed */
   state: string;
+  /** whether it is stored on this device */
+  kept: boolean;
   /** when the person did it, ms since 1970 */
   made: number;
   /** when it was first sent, or 0 */

@@ -24,6 +24,7 @@ class Link:
         self.port = free_port()
         self.bridge: Bridge
         self._pairs: list[Pair] = []
+        self._lost = set[Pair]()
         self._flowing = threading.Event()  # not while it is frozen
         self._flowing.set()
         self.heard = threading.Event()  # cleared: what the bridge says is lost, the other way not
@@ -44,6 +45,10 @@ class Link:
     def freeze(self) -> None:
         """Carry nothing any more, and tell nobody: what a tunnel does to a train."""
         self._flowing.clear()
+
+    def lose(self) -> None:
+        """Carry nothing more on the connections that there are, and tell nobody; new ones work."""
+        self._lost.update(self._pairs)
 
     def mend(self) -> None:
         self._up = True
@@ -77,15 +82,18 @@ class Link:
         except OSError:
             client.close()
             return
-        self._pairs.append((client, bridge))
+        pair = client, bridge
+        self._pairs.append(pair)
         if not self._up:
             self._end()
             return
         ways = (client, bridge, self._flowing), (bridge, client, self._flowing, self.heard)
         for way in ways:
-            threading.Thread(target=self._carry, args=way, daemon=True).start()
+            threading.Thread(target=self._carry, args=(pair, *way), daemon=True).start()
 
-    def _carry(self, source: socket.socket, sink: socket.socket, *gates: threading.Event) -> None:
+    def _carry(
+        self, pair: Pair, source: socket.socket, sink: socket.socket, *gates: threading.Event
+    ) -> None:
         with suppress(OSError):
             while data := source.recv(65536):
                 for gate in gates:
@@ -93,9 +101,13 @@ class Link:
                 if self.ended_by and self.ended_by in data:
                     self.ended_by = None
                     break
+                if pair in self._lost:
+                    continue
                 if self.delay:
                     time.sleep(self.delay)
                 sink.sendall(data)
+        if pair in self._lost:
+            return  # nobody is told of the end either
         for end in (source, sink):
             with suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)

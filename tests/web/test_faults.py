@@ -24,6 +24,11 @@ def taken(bridge: Bridge, session_id: str, text: str) -> int:
 
 # what was said and is not confirmed: "Sending…" until the page gives the connection up
 SENT = "document.querySelector('.outgoing .sent')"
+NO_HEARTBEAT = """
+const set = setTimeout;
+window.setTimeout = (what, ms, ...more) =>
+  set(what, ms === 15_000 || ms === 10_000 ? 1 << 30 : ms, ...more);
+"""
 STREAM = "document.querySelector('.stream')?.innerText"
 
 
@@ -77,6 +82,38 @@ def test_the_network_is_cut_before_the_answer_arrives(make_page: MakePage, link:
     page.wait_gone("Not confirmed yet")
     page.wait_equal(PROMPTS, ["Hello", "Only once"])
     assert taken(link.bridge, session_id, "Only once") == 1
+
+
+def test_a_tap_finds_that_the_connection_is_dead(make_page: MakePage, link: Link) -> None:
+    """No heartbeat does it here: the page's are never due."""
+    page = make_page(link.bridge)
+    page.before_load(NO_HEARTBEAT)
+    page.pair()
+    start_demo(page, link.bridge, "While it lives")
+    session_id = session_of(page)
+    link.lose()
+    say(page, "Only once, and now")
+    page.wait_text("repeats what you say: Only once, and now")
+    assert taken(link.bridge, session_id, "Only once, and now") == 1
+
+
+def test_a_page_dies_before_the_bridge_has_answered(make_page: MakePage, link: Link) -> None:
+    page = make_page(link.bridge).pair()
+    page.expected.append(NETWORK)
+    start_demo(page, link.bridge, "Before it dies")
+    session_id = session_of(page)
+    page.wait_whole()
+    link.heard.clear()
+    say(page, "Said once")
+    page.wait_text("Kept here, sending…")
+    wait_until(lambda: taken(link.bridge, session_id, "Said once") == 1)
+    page.driver.get("about:blank")
+    link.mend()
+    page.open(f"s/{session_id}")
+    page.wait_text("repeats what you say: Said once")
+    page.wait("!document.querySelector('.outgoing .sent')", what="it is confirmed")
+    page.wait_equal(PROMPTS, ["Before it dies", "Said once"])
+    assert taken(link.bridge, session_id, "Said once") == 1
 
 
 def new_tab(page: Page) -> tuple[str, str]:

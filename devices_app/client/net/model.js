@@ -9,6 +9,7 @@ import { Unanswered } from "./requests.js";
 const CHANNEL = "bridge";
 const SILENT_MS = 1500; // a tab that leads and is awake says sooner that it takes a command
 const PATIENT_MS = 140_000; // longer than any request of the engine takes
+const UNASKED = new Set(["snapshot", "view"]); // commands that no person gives
 const SILENCE = Symbol("silence");
 
 const isInFront = () => document.visibilityState === "visible";
@@ -261,6 +262,7 @@ export class Model {
     const engine = /** @type {Engine} */ (this.engine);
     await engine.started;
     if (engine.stopped) throw new Unanswered("Another tab took the connection over. Try again.");
+    if (!UNASKED.has(name)) engine.socket.feed({ kind: "wake" }); // a tap, perhaps in another tab
     return /** @type {Function} */ (engine.commands[name])(...args);
   }
 

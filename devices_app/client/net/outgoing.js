@@ -3,10 +3,12 @@
 import { make } from "../protocol/messages.js";
 import { approvalKey } from "../store/approvals.js";
 import { reduceHome } from "../store/home.js";
-import { again, due, fail, put, settle, withoutDecisions } from "../store/outbox.js";
+import { again, due, fail, keep, put, settle, withoutDecisions } from "../store/outbox.js";
 import { Unanswered } from "./requests.js";
 
 const TRIES = 3;
+const TAKEN_OVER = "Another tab took the connection over.";
+const NOT_KEPT = "What waits to be sent could not be stored";
 const WAKES = new Set(["SESS_NOT_ACTIVE", "SESS_CLOSED"]);
 
 /** @param {{ message: { payload: Free } }} _ */
@@ -28,7 +30,7 @@ export class Outgoing {
     /** @type {Item[]} */
     const kept = (await this.engine.db.get("outbox")) ?? [];
     // The numbers of connections were another page's.
-    this.items = kept.map((item) => ({ ...item, connection: 0 }));
+    this.items = kept.map((item) => ({ ...item, connection: 0, kept: true }));
   }
 
   /** @param {string} id */
@@ -37,43 +39,45 @@ export class Outgoing {
   }
 
   /**
-   * Store a message, then send it as soon as the rules allow; returns its id.
+   * Send a message as soon as the rules allow, and store it beside that; returns its id once it is
+   * stored. A page that dies before the bridge has answered sends it again.
    *
    * @template {Said["type"]} T
    * @param {T} type @param {Wire.Requests[T]} payload
    */
   async put(type, payload) {
-    const { socket } = this.engine;
+    const { engine } = this;
+    if (engine.stopped) throw new Unanswered(TAKEN_OVER);
+    const { socket } = engine;
     const connection = socket.ready ? socket.number : 0;
     const made = make(type, payload);
     const { items, dropped } = put(this.items, /** @type {Said} */ (made), Date.now(), connection);
     for (const { message } of dropped)
-      this.engine.note("Too much waited to be sent; the oldest was dropped", message.type);
-    const kept = await this.set(items);
-    if (!kept && this.engine.stopped) throw new Unanswered("Another tab took the connection over.");
-    this.flush();
+      engine.note("Too much waited to be sent; the oldest was dropped", message.type);
+    await this.flush(items);
+    const item = this.find(made.id);
+    if (engine.stopped && item?.state === "waiting" && !item.kept) throw new Unanswered(TAKEN_OVER);
     return made.id;
   }
 
-  /** Send the messages that may be sent now; each is stored as sent before it goes. */
-  flush() {
-    const { socket, requests } = this.engine;
-    if (!socket.ready) return;
-    const { number } = socket;
-    const { items, send, join } = due(this.items, {
+  /** Send what may be sent now, then store what became of it; done when that is over. */
+  flush(all = this.items) {
+    const { socket, requests, stopped } = this.engine;
+    if (stopped || !socket.ready) return this.set(all);
+    const { items, send, join } = due(all, {
       now: Date.now(),
-      connection: number,
+      connection: socket.number,
       joined: requests.joined,
       open: this.shown,
     });
-    this.set(items).then(() => {
-      if (socket.number === number) for (const message of send) socket.send(message);
-    });
+    for (const message of send) socket.send(message);
+    const stored = this.set(items);
     for (const session of join)
       requests
         .join(session)
         .catch((error) => this.wake(session, error))
         .catch((error) => this.failSession(session, error));
+    return stored;
   }
 
   // One that was closed because nobody was in it goes on with what waits for it (D60).
@@ -197,10 +201,16 @@ export class Outgoing {
   }
 
   /** @param {Item[]} items */
-  set(items) {
-    if (items === this.items || this.engine.stopped) return Promise.resolve();
+  async set(items) {
+    if (items === this.items || this.engine.stopped) return;
+    this.show(items);
+    const isKept = await this.engine.keep("outbox", items, NOT_KEPT);
+    if (isKept && this.items.some(({ kept }) => !kept)) this.show(keep(this.items, items));
+  }
+
+  /** @param {Item[]} items */
+  show(items) {
     this.items = items;
     this.engine.tell({ news: "outbox", outbox: items });
-    return this.engine.keep("outbox", items, "What waits to be sent could not be stored");
   }
 }

@@ -26,10 +26,14 @@ export class Socket {
     this.number = 0; // of the connection, so that others know whether it is still the same
     this.lastTick = Date.now();
     this.watch = setInterval(() => this.tick(), TICK_MS);
-    this.wake = () => document.visibilityState === "visible" && this.feed({ kind: "wake" });
+    this.wake = (/** @type {Event} */ { type }) => {
+      if (type === "online" || document.visibilityState === "visible") this.feed({ kind: "wake" });
+    };
     /** @type {[EventTarget, string][]} */
     this.wakers = [
+      [document, "pointerdown"],
       [document, "visibilitychange"],
+      [window, "focus"],
       [window, "pageshow"],
       [window, "online"],
     ];

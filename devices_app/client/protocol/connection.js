@@ -32,7 +32,7 @@ export const begin = (tokens, deviceId) => ({
   acked: null, // payload of `connection_ack`
   health: null, // payload of `health_status`
   fault: null, // why it failed: {code, message, remediation?}
-  pinged: false, // a pong is awaited
+  patience: 0, // ms within which a pong is awaited, or 0
   fresh: "", // the token that is being stored, in the phase "keeping"
 });
 
@@ -44,7 +44,7 @@ const STEPS = {
     ["off", "waiting", "stopped"].includes(state.phase)
       ? open({ ...state, fault: null })
       : [state, []],
-  stop: (state) => [{ ...state, phase: "off", pinged: false }, [...quiet, { do: "close" }]],
+  stop: (state) => [{ ...state, phase: "off", patience: 0 }, [...quiet, { do: "close" }]],
   opened: (state) => (state.phase === "connecting" ? authenticate(state) : [state, []]),
   closed,
   wake,
@@ -84,7 +84,7 @@ const alive = [
 /** @param {State} state @returns {Stepped} */
 function open(state) {
   return [
-    { ...state, phase: "connecting", pinged: false },
+    { ...state, phase: "connecting", patience: 0 },
     [...quiet, { do: "open" }, { do: "timer", name: "connect", ms: CONNECT_MS }],
   ];
 }
@@ -109,15 +109,16 @@ function closed(state) {
   const ms = DELAYS[Math.min(state.attempt, DELAYS.length - 1)];
   const attempt = state.attempt + 1;
   /** @type {State} */
-  const next = { ...state, phase: "waiting", attempt, neverOpened, pinged: false };
+  const next = { ...state, phase: "waiting", attempt, neverOpened, patience: 0 };
   return [next, [...quiet, { do: "timer", name: "retry", ms }]];
 }
 
-// The page or the network came back: a socket that seems open may be dead.
+// Somebody taps, or the page or the network came back: a socket that seems open may be dead.
 /** @param {State} state @returns {Stepped} */
 function wake(state) {
   if (state.phase === "waiting") return open({ ...state, attempt: 0 });
-  return UP.has(state.phase) ? ping(state, WAKE_MS) : [state, []];
+  const isAsked = state.patience === WAKE_MS || !UP.has(state.phase);
+  return isAsked ? [state, []] : ping(state, WAKE_MS);
 }
 
 /** @param {State} state @param {number} ms @returns {Stepped} */
@@ -128,7 +129,7 @@ function ping(state, ms) {
     { do: "send", message: make("heartbeat_ping") },
     { do: "timer", name: "pong", ms },
   ];
-  return [{ ...state, pinged: true }, effects];
+  return [{ ...state, patience: ms }, effects];
 }
 
 /** @param {State} state @param {Clock} name @returns {Stepped} */
@@ -136,20 +137,31 @@ function timer(state, name) {
   if (name === "retry" && state.phase === "waiting") return open(state);
   if (name === "ping" && UP.has(state.phase)) return ping(state, PONG_MS);
   const opening = ["connecting", "authenticating", "keeping", "checking"].includes(state.phase);
-  const late = (name === "pong" && state.pinged) || (name === "connect" && opening);
-  if (!late) return [state, []];
+  const isDead = name === "pong" && state.patience > 0;
+  if (!isDead && !(name === "connect" && opening)) return [state, []];
+  // Somebody waits for it.
+  if (state.patience === WAKE_MS) return open(state);
   const [next, effects] = closed(state);
   return [next, [{ do: "close" }, ...effects]];
 }
 
 /** @param {State} state @param {Wire.Message} got @returns {Stepped} */
 function message(state, got) {
+  // The pong stands in line behind what comes.
+  const [next, effects] = take(state, got);
+  /** @type {Effect} */
+  const longer = { do: "timer", name: "pong", ms: next.patience };
+  return [next, next.patience ? [longer, ...effects] : effects];
+}
+
+/** @param {State} state @param {Wire.Message} got @returns {Stepped} */
+function take(state, got) {
   const { type, payload } = got;
   if (type === "heartbeat_pong") {
-    if (!state.pinged) return [state, []];
+    if (!state.patience) return [state, []];
     /** @type {Effect} */
     const next = { do: "timer", name: "ping", ms: PING_MS };
-    return [{ ...state, pinged: false }, [{ do: "cancel", name: "pong" }, next]];
+    return [{ ...state, patience: 0 }, [{ do: "cancel", name: "pong" }, next]];
   }
   if (type === "connection_error" || (type === "error" && payload.code === "CONN_REPLACED"))
     return refused(state, payload);
@@ -233,7 +245,7 @@ function refused(state, fault) {
     return [next, [{ do: "close" }, { do: "keep", tokens }, ...effects]];
   }
   if (FINAL.includes(fault.code)) {
-    return [{ ...state, phase: "stopped", fault, pinged: false }, [...quiet, { do: "close" }]];
+    return [{ ...state, phase: "stopped", fault, patience: 0 }, [...quiet, { do: "close" }]];
   }
   const [next, effects] = closed(state);
   return [{ ...next, fault }, [{ do: "close" }, ...effects]];

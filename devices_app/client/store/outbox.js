@@ -1,5 +1,6 @@
-// Keep messages in order until the bridge has answered them. Pure. The caller stores them, so they
-// outlive a reload. Nothing is sent twice that the bridge might do twice.
+// Keep messages in order until the bridge has answered them. Pure. The caller stores them beside
+// the sending, so they outlive a reload, and marks with `kept` those that are stored. Nothing is
+// sent twice that the bridge might do twice.
 
 export const OUTBOX_MAX = 1000;
 // The bridge remembers a message's id for ten minutes; a later repetition would be done again.
@@ -14,8 +15,8 @@ export const REPEATABLE_MS = 9 * 60 * 1000;
  * @param {number} connection
  */
 export function put(items, message, now, connection) {
-  const item = { message, state: "waiting", made: now, first: 0, connection, problem: "" };
-  const all = [...items, item];
+  const stands = { state: "waiting", kept: false, first: 0, problem: "" };
+  const all = [...items, { message, made: now, connection, ...stands }];
   return { items: all.slice(-OUTBOX_MAX), dropped: all.slice(0, -OUTBOX_MAX) };
 }
 
@@ -61,6 +62,17 @@ export function due(items, { now, connection, joined, open }) {
  * @param {string} id
  */
 export const settle = (items, id) => items.filter(({ message }) => message.id !== id);
+
+/**
+ * Mark items as stored on this device.
+ *
+ * @param {Item[]} items
+ * @param {Item[]} stored
+ */
+export function keep(items, stored) {
+  const ids = new Set(stored.map(({ message }) => message.id));
+  return items.map((item) => (ids.has(item.message.id) ? { ...item, kept: true } : item));
+}
 
 /**
  * Mark an item as failed, with the reason in words.

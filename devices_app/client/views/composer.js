@@ -12,6 +12,7 @@ const STANDS = {
   paused: "Paused. Your next message resumes it.",
   closed: "Closed, but the agent remembers it.",
 };
+const UNSAFE = "Waits for the connection, on this page only";
 const NOT_KEPT = "The draft could not be kept: this device's storage is full or refused.";
 
 /**
@@ -168,12 +169,13 @@ function outgoing({ message: { id, payload }, state }, model) {
 }
 
 /** @param {Element_} node @param {Item} _ @param {Model} model */
-function tell(node, { state, problem }, model) {
+function tell(node, { state, problem, kept }, model) {
   const isReady = model.connection.phase === "ready";
+  const sending = kept ? "Kept here, sending…" : "Sending…";
   /** @type {Record<string, string>} */
   const words = {
-    waiting: isReady ? "Sending…" : "Kept here. Waits for the connection",
-    sent: isReady ? "Sending…" : "Not confirmed yet: asked again when the connection is back",
+    waiting: isReady ? sending : kept ? "Kept here. Waits for the connection" : UNSAFE,
+    sent: isReady ? sending : "Not confirmed yet: asked again when the connection is back",
     failed: `Not sent. ${problem}`,
   };
   setPart(node, ".meta", words[state]);

@@ -153,17 +153,36 @@ test("a heartbeat every fifteen seconds, answered within ten", () => {
   assert.equal(one.state.phase, "waiting");
 });
 
-test("after sleep a socket is dead unless it answers within a second", () => {
+test("after a tap or sleep a socket is dead unless it answers within a second", () => {
+  for (const before of [[], [{ kind: "timer", name: "ping" }]]) {
+    const one = readyOne();
+    before.forEach((event) => one.feed(event));
+    one.sent();
+    one.feed({ kind: "wake" });
+    assert.equal(one.sent()[0].type, "heartbeat_ping");
+    assert.equal(one.timers().pong, 1000);
+    one.feed({ kind: "wake" }); // of many taps the first counts
+    assert.deepEqual([one.sent(), one.timers()], [[], {}]);
+    one.feed({ kind: "timer", name: "pong" });
+    assert.equal(one.took("open").length, 1); // at once
+    // and one that waits for its turn does not wait any longer
+    one.feed({ kind: "closed" });
+    assert.equal(one.state.phase, "waiting");
+    one.feed({ kind: "wake" });
+    assert.equal(one.took("open").length, 1);
+  }
+});
+
+test("while rows come, the pong behind them is waited for", () => {
   const one = readyOne();
   one.feed({ kind: "wake" });
-  assert.equal(one.sent()[0].type, "heartbeat_ping");
+  one.timers();
+  one.get("stream_chunk");
   assert.deepEqual(one.timers(), { pong: 1000 });
-  one.feed({ kind: "timer", name: "pong" });
-  assert.equal(one.took("close").length, 1);
-  // and one that waits for its turn does not wait any longer
-  one.took("open");
-  one.feed({ kind: "wake" });
-  assert.equal(one.took("open").length, 1);
+  one.get("heartbeat_pong");
+  assert.deepEqual(one.timers(), { ping: 15000 });
+  one.get("stream_chunk");
+  assert.deepEqual(one.timers(), {});
 });
 
 test("a warning is acknowledged by a person, and heartbeats go on meanwhile", () => {

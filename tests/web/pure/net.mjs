@@ -105,6 +105,28 @@ test("an unanswered heartbeat ends a dead socket", async () => {
   socket.close();
 });
 
+test("a tap, a look and the network's return each ask it at once", async () => {
+  for (const [target, name] of [
+    [document, "pointerdown"],
+    [document, "visibilitychange"],
+    [window, "focus"],
+    [window, "pageshow"],
+    [window, "online"],
+  ]) {
+    const socket = await usable();
+    const dead = last();
+    target.dispatchEvent(new Event(name));
+    assert.equal(dead.sent.at(-1).type, "heartbeat_ping");
+    await after(1_000);
+    assert.notEqual(last(), dead);
+    last().fail();
+    assert.equal(socket.state.phase, "waiting");
+    target.dispatchEvent(new Event(name));
+    assert.equal(socket.state.phase, "connecting");
+    socket.close();
+  }
+});
+
 test("a socket that does not open in 8 seconds is given up", async () => {
   const socket = await started();
   await after(7_999);
@@ -116,13 +138,13 @@ test("a socket that does not open in 8 seconds is given up", async () => {
 });
 
 /** An outbox on a socket that keeps what it is given. */
-function line() {
+function line(keep = async () => true) {
   const sent = [];
   const socket = { ready: true, number: 1, send: (message) => sent.push(message) };
   const requests = new Requests(() => socket);
   const db = { get: async () => [] };
   const engine = { socket, requests, db, stopped: false, tell() {}, note() {} };
-  const outgoing = new Outgoing({ ...engine, keep: async () => true });
+  const outgoing = new Outgoing({ ...engine, keep });
   return { sent, requests, outgoing };
 }
 
@@ -144,6 +166,24 @@ test("what waits joins its session once, and goes in its order", async () => {
     sent.slice(1).map(({ payload }) => payload.content),
     ["a", "b", "c"],
   );
+});
+
+test("a message goes before it is stored, once, and says when it is", async () => {
+  const stored = [];
+  const { sent, requests, outgoing } = line(
+    (_, items) => new Promise((resolve) => stored.push([items, resolve])),
+  );
+  requests.joined.add("s");
+  const done = outgoing.put("message", { session_id: "s", content: "a", role: "user" });
+  assert.equal(sent.length, 1);
+  const [[[kept], store]] = stored;
+  assert.deepEqual([stored.length, kept.state], [1, "sent"]);
+  assert.equal(outgoing.items[0].kept, false);
+  store(true);
+  await done;
+  assert.equal(outgoing.items[0].kept, true);
+  outgoing.settle(sent[0].id);
+  assert.deepEqual(stored.at(-1)[0], []);
 });
 
 test("an answer that comes late is still known, and joins", async () => {

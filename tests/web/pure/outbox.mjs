@@ -7,6 +7,7 @@ import {
   again,
   due,
   fail,
+  keep,
   OUTBOX_MAX,
   put,
   REPEATABLE_MS,
@@ -74,6 +75,16 @@ test("failed, once more, settled", () => {
   assert.deepEqual(due(failed, on({ connection: 2 })).send.length, 1); // the other one
   assert.deepEqual(texts(due(again(sent, id), on()).send), ["1"]);
   assert.deepEqual(texts(settle(sent, id).map(({ message }) => message)), ["2"]);
+});
+
+test("what is stored is marked, and what came meanwhile is not", () => {
+  const stored = filled([say("1"), say("2")]);
+  const [, second, third] = put(stored, say("3"), 0, 0).items;
+  const marked = keep([second, third], stored);
+  assert.deepEqual(
+    marked.map(({ kept }) => kept),
+    [true, false],
+  );
 });
 
 test("of more than a thousand the oldest are dropped, and named", () => {

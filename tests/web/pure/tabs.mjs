@@ -18,6 +18,7 @@ class BridgeSocket {
       "health_status",
       { ready: true, warnings: [], requires_acknowledgment: false },
     ],
+    heartbeat_ping: () => ["heartbeat_pong"],
     session_start: ({ id, payload }) => ["session_ready", { session_id: payload.session_id }, id],
     message: ({ id, payload }) =>
       !BridgeSocket.deaf && [
