@@ -1,7 +1,8 @@
 """Serve the web client at `/app/`: one page for all screens, and its files (D53).
 
 The files are read once and named by the hash of them all, so that a browser never mixes two
-versions and may keep each for good.
+versions and may keep each for good. Their comments stay here, and the modules of the first screen
+are joined to one, as are those that follow it: each request of a phone takes a round trip.
 """
 
 import gzip
@@ -23,7 +24,9 @@ from django.views.decorators.http import require_safe
 from bridge_project.kernel.errors import BridgeError
 
 DIRECTORY: Final = Path(__file__).parent / "client"
+# what is joined: the first screen, and what is loaded after it
 START: Final = "app.js"
+LATER: Final = "later.js"
 PAGE: Final = "index.html"
 WORKER: Final = "sw.js"
 DECLARATIONS: Final = ".d.ts"  # only the type checker reads them: they are not served
@@ -35,7 +38,16 @@ SAFE: Final = {
     "Referrer-Policy": "no-referrer",
 }
 
-_IMPORT: Final = re.compile(r'^(?:import|\} from|export .* from) [^;"]*"(\.[^"]+)";$', re.MULTILINE)
+# what Biome's format leaves of the forms that a module may have
+_IMPORT: Final = re.compile(r'^(import|export) \{([^}]*)\} from "(\.[^"]+)";$', re.MULTILINE)
+_LAZY: Final = re.compile(r'(?<=\bimport\(")(\.[^"]+)(?="\))')
+_EXPORT: Final = re.compile(r"^export ((?:async )?function|class|const) (\w+)", re.MULTILINE)
+# a block, a line, and the end of a line
+_COMMENT: Final = re.compile(
+    r"""^ */\*\*(?:(?!\*/)[\s\S])*\*/\n|/\*\* @[^*]*\*/ |^ *//.*\n|(?<=[;,{([]) // [^"'`\n]*$""",
+    re.MULTILINE,
+)
+_CSS_COMMENT: Final = re.compile(r"^ */\*[\s\S]*?\*/\n", re.MULTILINE)
 
 
 class File(NamedTuple):
@@ -115,28 +127,97 @@ def load() -> tuple[str, Mapping[str, File]]:
         digest.update(f"{name}\0{len(content)}\0".encode() + content)
     version = digest.hexdigest()[:16]
     base = f"/app/{version}/"
-    preloads = "\n".join(
-        f'<link rel="modulepreload" href="{base}{name}">' for name in _imports(found, START)
-    )
-    page, code = found[PAGE].decode(), found[WORKER].decode()
-    found[PAGE] = page.replace("{base}", base).replace("{preloads}", preloads).encode()
+    texts = {name: _bare(name, found[name].decode()) for name in found if _is_code(name)}
+    bundles: dict[str, str] = {}  # module → the file that it is in
+    for bundle in (START, LATER):
+        names = [name for name in _imports(texts, bundle) if name not in bundles]
+        bundles.update(dict.fromkeys(names, bundle))
+    code = {
+        name: _led_to(name, text, bundles) for name, text in texts.items() if name not in bundles
+    }
+    code.update((bundle, _joined(texts, bundles, bundle)) for bundle in (START, LATER))
+    found = {name: content for name, content in found.items() if name not in bundles}
+    found.update((name, text.encode()) for name, text in code.items())
+    found[PAGE] = found[PAGE].replace(b"{base}", base.encode())
     files = [name for name in found if name not in (PAGE, WORKER)]
     about = json.dumps({"version": version, "files": files})
-    found[WORKER] = f"self.CLIENT = {about};\n{code}".encode()
+    found[WORKER] = f"self.CLIENT = {about};\n{code[WORKER]}".encode()
     return version, {name: _file(name, content) for name, content in found.items()}
 
 
-def _imports(found: Mapping[str, bytes], start: str) -> list[str]:
-    """Return the modules that `start` imports, at once or through others."""
-    names, todo = {start}, [start]
-    while todo:
-        name = todo.pop()
-        for target in _IMPORT.findall(found[name].decode()):
-            module = posixpath.normpath(posixpath.join(posixpath.dirname(name), target))
-            if module not in names:
-                names.add(module)
-                todo.append(module)
-    return sorted(names - {start})
+def _is_code(name: str) -> bool:
+    return name.endswith((".js", ".css"))
+
+
+def _bare(name: str, text: str) -> str:
+    """Return a file without its comments."""
+    return (_CSS_COMMENT if name.endswith(".css") else _COMMENT).sub("", text)
+
+
+def _target(name: str, path: str) -> str:
+    """Return the file that `name` imports by a path."""
+    return posixpath.normpath(posixpath.join(posixpath.dirname(name), path))
+
+
+def _imports(texts: Mapping[str, str], start: str) -> list[str]:
+    """Return `start` behind the modules that it imports, each behind those that it imports."""
+    names: list[str] = []
+
+    def add(name: str, by: tuple[str, ...]) -> None:
+        assert name not in by, f"{name} imports itself through {by}"
+        for found in _IMPORT.finditer(texts[name]):
+            add(_target(name, found[3]), (*by, name))
+        if name not in names:
+            names.append(name)
+
+    add(start, ())
+    return names
+
+
+def _joined(texts: Mapping[str, str], bundles: Mapping[str, str], bundle: str) -> str:
+    """Return one module of several: each a function that returns what it exports."""
+    head, body = set[str](), ""
+    for name in (name for name, its in bundles.items() if its == bundle):
+
+        def local(found: re.Match[str], name: str = name) -> str:
+            if found[1] == "export":
+                return ""  # its own module does that
+            target = _target(name, found[3])
+            if (other := bundles[target]) != bundle:
+                head.add(f'import * as {_variable(other)} from "./{other}";\n')
+                target = other
+            return f"const {{{found[2].replace(' as ', ': ')}}} = {_variable(target)};"
+
+        def lazy(found: re.Match[str], name: str = name) -> str:
+            return _path(bundle, _target(name, found[1]), bundles)
+
+        exports = ", ".join(found[2] for found in _EXPORT.finditer(texts[name]))
+        text = _EXPORT.sub(r"\1 \2", _IMPORT.sub(local, texts[name]))
+        text = _LAZY.sub(lazy, text)
+        body += f"const {_variable(name)} = (() => {{{text}return {{{exports}}};\n}})();\n"
+        body += f"export const {{{exports}}} = {_variable(name)};\n" if exports else ""
+    return "".join(sorted(head)) + body
+
+
+def _variable(name: str) -> str:
+    """Return what a bundle calls a module."""
+    return "$" + re.sub(r"\W", "_", name)
+
+
+def _led_to(name: str, text: str, bundles: Mapping[str, str]) -> str:
+    """Return a module that imports the bundles in place of what is in them."""
+
+    def lead(found: re.Match[str]) -> str:
+        path = _path(name, _target(name, found[3]), bundles)
+        return f'{found[1]} {{{found[2]}}} from "{path}";'
+
+    return _IMPORT.sub(lead, text)
+
+
+def _path(name: str, target: str, bundles: Mapping[str, str]) -> str:
+    """Return by which path a file imports another one, or the bundle that has it."""
+    path = posixpath.relpath(bundles.get(target, target), posixpath.dirname(name) or ".")
+    return path if path.startswith(".") else f"./{path}"
 
 
 def _file(name: str, content: bytes) -> File:

@@ -2,6 +2,8 @@
 
 import { Model } from "./net/model.js";
 import { Unanswered } from "./net/requests.js";
+import { keepClient, lookAtServer, served, useNewer, watchServer } from "./net/served.js";
+import { keepStorage } from "./net/storage.js";
 import { announce, button, fill, h, icon, onFrame, setText, toast } from "./parts/dom.js";
 import { oneLine, titleOf } from "./parts/text.js";
 import { named } from "./protocol/messages.js";
@@ -23,8 +25,6 @@ let shell;
 let shown = { view: null, path: "" };
 /** @type {{ key: string; view: any; paint?(late?: boolean): void } | null} */
 let sheet = null;
-/** @type {typeof import("./net/served.js") | null} */
-let server = null; // net/served.js, loaded after the first screen
 
 /** @type {Go & { follow(event: any): void }} */
 const go = {
@@ -71,15 +71,15 @@ const app = { model, go, places, offer: null, pairAgain };
 const VIEWS = { home: homeView, approvals: approvalsView };
 /** @type {Record<string, () => Promise<(app: App, at: any) => View>>} */
 const LOADERS = {
-  new: async () => (await import("./views/new_session.js")).newSessionView,
-  settings: async () => (await import("./views/settings.js")).settingsView,
-  wrong: async () => (await import("./views/wrong.js")).wrongView,
-  session: async () => (await import("./views/session.js")).sessionView,
+  new: async () => (await import("./later.js")).newSessionView,
+  settings: async () => (await import("./later.js")).settingsView,
+  wrong: async () => (await import("./later.js")).wrongView,
+  session: async () => (await import("./later.js")).sessionView,
 };
 
 async function loadSheet() {
   try {
-    return (await import("./views/approval.js")).openApproval;
+    return (await import("./later.js")).openApproval;
   } catch (/** @type {any} */ error) {
     toast(`An approval could not be loaded: ${error.message} Reload the page.`, "warn");
     return null;
@@ -134,7 +134,7 @@ function makeShell() {
     h(
       "div.beside",
       {},
-      button("button.quiet", () => server?.useNewer(), "Use it now"),
+      button("button.quiet", () => useNewer(), "Use it now"),
       button("button.quiet", () => later(), "Later"),
     ),
   );
@@ -224,7 +224,7 @@ function paint(news = []) {
     badge.hidden = count === 0;
     setText(badge, String(count));
   }
-  shell.newer.hidden = !server?.served.newer || "later" in shell.newer.dataset;
+  shell.newer.hidden = !served.newer || "later" in shell.newer.dataset;
   document.title = count ? `(${count}) Bridge` : "Bridge";
   shell.list?.paint();
   shown.view?.paint(news);
@@ -284,21 +284,14 @@ addEventListener("unhandledrejection", (event) => {
   toast(event.reason.message, "warn");
 });
 
-// Not with the first screen, but before the bridge may be gone.
-async function loadServer() {
-  server = await import("./net/served.js").catch(() => null);
-  server?.begin(() => paint());
-  setTimeout(loadLater, LATER_MS);
-}
-
-function loadLater() {
+async function loadLater() {
   if (!model.identity) return; // forgotten meanwhile
-  if (server?.served.newer) return; // the bridge has no view of this version any more
+  if (served.newer) return; // the bridge has no view of this version any more
+  keepClient();
+  keepStorage(model).catch(() => {});
   for (const name of Object.keys(LOADERS)) loadView(name);
-  import("./views/approval.js").catch(() => {}); // said when it is needed
-  server?.keepClient();
-  import("./net/storage.js").then(({ keepStorage }) => keepStorage(model)).catch(() => {});
-  import("./net/push.js").then(({ keepPush }) => keepPush(model)).catch(() => {});
+  const { keepPush } = await import("./later.js");
+  keepPush(model).catch(() => {});
 }
 
 // Chrome offers once to install the client; Settings holds the offer.
@@ -321,7 +314,7 @@ function begin() {
     if (news.news === "rows" && !news.session)
       for (const { payload } of /** @type {Free[]} */ (news.rows))
         toast(named(`${payload.title}: ${payload.body}`));
-    if (["ready", "waiting"].includes(news.connection?.phase ?? "")) server?.lookAtServer();
+    if (["ready", "waiting"].includes(news.connection?.phase ?? "")) lookAtServer();
     if (news.home) sayNews(told);
     told = model.home;
     waiting.push(news);
@@ -337,7 +330,10 @@ function begin() {
     show();
   });
   setInterval(() => document.visibilityState === "visible" && paint(), TICK_MS);
-  show().then(loadServer);
+  show().then(() => {
+    watchServer(() => paint());
+    setTimeout(() => loadLater().catch(() => {}), LATER_MS); // said when it is needed
+  });
 }
 
 /** @param {string} problem */

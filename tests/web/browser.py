@@ -48,10 +48,9 @@ REMARKS = (
     "closed before the connection is established",
 )
 # what the page loads after its first screen, from a bridge that must be there
-LATER = ("new_session", "settings", "wrong", "session", "approval")
 LOAD = (
-    "Promise.all(arguments[0].map((view) => import(new URL(`views/${view}.js`,"
-    " document.querySelector('script[type=module]').src)))).then(() => true)"
+    "import(document.querySelector('script[type=module]').src.replace('app.js', 'later.js'))"
+    ".then(() => true)"
 )
 
 FIND = (
@@ -202,7 +201,7 @@ class Page:
 
     def wait_whole(self) -> None:
         """Wait until the page has all of its modules: from then on it asks the bridge for none."""
-        self.wait(LOAD, LATER, what="the page has all of its modules")
+        self.wait(LOAD, what="the page has all of its modules")
 
     @property
     def screen(self) -> str:
@@ -266,10 +265,14 @@ class Page:
 
     def requests(self) -> list[str]:
         """Return the addresses that the browser asked for since this was asked last."""
+        return [str(one["request"]["url"]) for one in self.network("requestWillBeSent")]
+
+    def network(self, *events: str) -> list[dict[str, Any]]:
+        """Return what these events of the network had to say since it was asked last."""
         entries = self.driver.get_log("performance")  # type: ignore[no-untyped-call]
         messages = [json.loads(entry["message"])["message"] for entry in entries]
-        sent = [one for one in messages if one["method"] == "Network.requestWillBeSent"]
-        return [str(one["params"]["request"]["url"]) for one in sent]
+        wanted = {f"Network.{event}" for event in events}
+        return [one["params"] for one in messages if one["method"] in wanted]
 
     def check_accessibility(self, axe: str) -> None:
         """Fail with what axe finds on the screen, once nothing on it moves."""

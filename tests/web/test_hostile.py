@@ -120,7 +120,7 @@ def test_what_an_agent_says_is_text_in_every_view(page: Page, bridge: Bridge) ->
 LONG = """
 const [count, done] = arguments;
 const { src } = document.querySelector("script[type=module]");
-import(src.replace("app.js", "parts/markdown.js")).then(({ showMarkdown }) => {
+import(src.replace("app.js", "later.js")).then(({ showMarkdown }) => {
   const began = performance.now();
   for (const text of ["+", "**a ", "__a "])
     showMarkdown(document.createElement("div"), text.repeat(count / text.length), () => ({}));
@@ -150,7 +150,7 @@ LINKED = {
 LINK = """
 const [texts, done] = arguments;
 const { src } = document.querySelector("script[type=module]");
-import(src.replace("app.js", "parts/markdown.js")).then(({ showMarkdown }) => {
+import(src.replace("app.js", "later.js")).then(({ showMarkdown }) => {
   const node = document.createElement("div");
   done(texts.map((text) => (showMarkdown(node, text, () => ({})), node.textContent)));
 });

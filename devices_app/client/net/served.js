@@ -31,7 +31,7 @@ function learn(news) {
  *
  * @param {() => void} tell
  */
-export function begin(tell) {
+export function watchServer(tell) {
   changed = tell;
   lookAtServer();
 }
