@@ -1,4 +1,4 @@
-"""What a phone that is paired fetches until everything is there, screens for later too (D53)."""
+"""What a paired phone fetches until all is there, later screens too (D53)."""
 
 import pytest
 
