@@ -141,9 +141,8 @@ def reserve_observed(
         session = get_session(session_pk)
         if session.kind == Session.Kind.BRIDGE:  # another device was quicker
             return session, False
-        if desk.living(session):  # its desk goes on with it just now
-            details = {"status": "unknown"}
-            raise BridgeError("SESS_AT_THE_DESK", session_id=session.session_id, details=details)
+        if desk.living(session):  # one began meanwhile
+            raise desk.error(session.session_id, desk.OTHER)
         pairing.check_not_revoked(device.pk)
         _check_limit()
         approvals.close_calls(box, session, by=ToolCall.DecidedBy.BRIDGE, reason="taken_over")

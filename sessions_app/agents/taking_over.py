@@ -6,7 +6,7 @@ see counts as one. All that can be checked is checked before a program is ended.
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from typing import NamedTuple
 
@@ -24,7 +24,7 @@ from sessions_app.observed import desk, processes
 
 BUSY = "It works at the machine: wait until it is idle, or asks."
 IDLE = "Its program runs at the machine. Say `take_over: end_terminal` to end that."
-OTHER = "Another program runs this session at the machine."
+GONE_ON = "Its program has gone on with another session: end it at the machine."
 
 
 class Found(NamedTuple):
@@ -100,16 +100,18 @@ async def from_the_desk(session: Session, kind: AgentKind, *, end: bool) -> Asyn
     assert store is not None
     session = await readers.run(ownership.get_session, session.pk)
     if why := desk.unseen(session):
-        raise _at_the_desk(session.session_id, why, "unknown")
+        raise desk.error(session.session_id, why)
     living = desk.living(session)
     if living:
         state = await readers.run(_state_of, session)
         if state == processes.BUSY or not end:
             words = BUSY if state == processes.BUSY else IDLE
-            raise _at_the_desk(session.session_id, words, state)
-    named = await _registered(store, session.own_id)
-    if not named <= {one.pid for one in living}:
-        raise _at_the_desk(session.session_id, OTHER, "unknown")
+            raise desk.error(session.session_id, words, state)
+    pids = {one.pid for one in living}
+    named = await disk.run(store.place, store.programs)
+    if any(pid in pids and one != session.own_id for one, pid in named):
+        raise desk.error(session.session_id, GONE_ON)
+    await _check_registered(kind, session.own_id, session.session_id, but=pids)
     desk.taking.add(session.session_id)
     try:
         try:
@@ -119,7 +121,8 @@ async def from_the_desk(session: Session, kind: AgentKind, *, end: bool) -> Asyn
                 await desk.end(process, store.is_program)
         except desk.CannotEnd as error:
             state = await readers.run(_state_of, session)
-            raise _at_the_desk(session.session_id, str(error), state) from None
+            raise desk.error(session.session_id, str(error), state) from None
+        await _check_registered(kind, session.own_id, session.session_id)
         yield bool(living)
     finally:
         desk.taking.discard(session.session_id)
@@ -140,9 +143,11 @@ async def check_no_writer(session: Session, kind: AgentKind) -> None:
         await _check_registered(kind, session.resume_id, session.session_id)
 
 
-async def _check_registered(kind: AgentKind, own_id: str, session_id: str) -> None:
-    if kind.store is not None and await _registered(kind.store, own_id):
-        raise _at_the_desk(session_id, OTHER, "unknown")
+async def _check_registered(
+    kind: AgentKind, own_id: str, session_id: str, *, but: Collection[int] = ()
+) -> None:
+    if kind.store is not None and await _registered(kind.store, own_id) - {*but}:
+        raise desk.error(session_id, desk.OTHER)
 
 
 async def _registered(store: Store, own_id: str) -> set[int]:
@@ -150,7 +155,3 @@ async def _registered(store: Store, own_id: str) -> set[int]:
     found = await disk.run(store.place, store.programs)
     named = {pid for one, pid in found if one == own_id}
     return {pid for pid in named if pid == 0 or not desk.is_ours(pid)}
-
-
-def _at_the_desk(session_id: str, why: str, status: str) -> BridgeError:
-    return BridgeError("SESS_AT_THE_DESK", why, session_id=session_id, details={"status": status})

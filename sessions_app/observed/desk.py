@@ -9,6 +9,7 @@ from collections.abc import Callable
 import psutil
 
 from bridge_project.kernel import limits
+from bridge_project.kernel.errors import BridgeError
 from bridge_project.kernel.process_note import ProcessNote
 from bridge_project.kernel.processes import is_comparable, lives
 from sessions_app.agents.process.launch import AGENT_RUN, IN_SESSION
@@ -20,11 +21,17 @@ from sessions_app.observed import processes
 taking: set[str] = set()
 
 NONE_KNOWN = "Nothing says which program runs it."
+OTHER = "Another program runs this session at the machine."
 ELSEWHERE = "Its program runs in a container or on another machine, or ran before a restart."
 
 
 class CannotEnd(Exception):
     """Report in words why a program is not ended, or has not ended."""
+
+
+def error(session_id: str, why: str, status: str = "unknown") -> BridgeError:
+    """Make the error that a program at the desk has a session; ``status``: what it does."""
+    return BridgeError("SESS_AT_THE_DESK", why, session_id=session_id, details={"status": status})
 
 
 def unseen(session: Session) -> str:

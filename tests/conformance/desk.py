@@ -74,9 +74,10 @@ for line in sys.stdin:
         keep("assistant", "bridge: " + text)
         result("bridge: " + text)
 """
-# runs a hook for each line, and at SIGTERM one that says that the session has ended
+# runs a hook for each line, and at SIGTERM one that says that the session has ended; before that it
+# waits for the file that it is told, and says so by another
 AT_THE_DESK = """
-import json, signal, subprocess, sys
+import json, os, signal, subprocess, sys, time
 def run(line):
     event = json.dumps(json.loads(line)["event"]).encode()
     done = subprocess.run(["/bin/sh", "-c", sys.argv[1]], input=event, capture_output=True)

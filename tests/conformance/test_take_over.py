@@ -269,6 +269,34 @@ def test_a_program_that_does_not_end(phone: Phone, sit_down: Sit) -> None:
     until(phone, desk.session_id, kind="observed", session_status="active")
 
 
+def test_another_one_that_begins_while_the_first_is_ended(
+    place: Place, bridge: Bridge, phone: Phone, sit_down: Sit, tmp_path: Path
+) -> None:
+    """It has the session: the bridge writes nothing beside it."""
+    leave = tmp_path / "leave"
+    desk = sit_idle(sit_down, how=str(leave))
+    until(phone, desk.session_id, turn="idle")
+    about = {"agent": "claude-code", "session_id": desk.session_id, "working_directory": "/"}
+    asked = phone.send("session_start", about | {"resume": True, "take_over": "end_terminal"})
+    wait_until(Path(f"{leave}.asked").exists, "the first is told to end")
+    other = Desk(place, bridge, session_id=desk.session_id)
+    try:
+        until(phone, desk.session_id, turn="working")
+        leave.touch()
+        refused(phone.answer_to(asked), "SESS_AT_THE_DESK")
+        assert desk.process.wait(60) == 143 and other.process.poll() is None
+        until(phone, desk.session_id, kind="observed", session_status="active")
+    finally:
+        other.kill()
+
+
+def test_a_program_that_has_gone_on_with_another_session(phone: Phone, desk: Desk) -> None:
+    until(phone, desk.session_id, turn="idle")
+    desk.register("busy", sessionId=str(uuid.uuid4()))
+    refused(take(phone, desk.session_id, "end_terminal"), "SESS_AT_THE_DESK")
+    assert desk.process.poll() is None
+
+
 def test_checks_come_before_the_end(
     place: Place, bridge: Bridge, phone: Phone, sit_down: Sit, tmp_path: Path
 ) -> None:
