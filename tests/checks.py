@@ -51,7 +51,7 @@ LENGTHS = {
 }
 
 # what is skipped is summed up by the conftest
-AGENT_TESTS = pytest("tests/agents/real -m agents -n 2 --dist loadgroup -rfE")
+AGENT_TESTS = pytest("tests/agents -m agents -n 2 --dist loadgroup -rfE")
 WEB_TESTS = pytest("tests/web -n 2 --dist loadfile -rs -m", "web or not web")
 # without its dependencies: only the script in it is used
 AXE = "axe-playwright-python==0.1.8"

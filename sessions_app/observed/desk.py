@@ -30,7 +30,7 @@ class CannotEnd(Exception):
 
 
 def error(session_id: str, why: str, status: str = "unknown") -> BridgeError:
-    """Make the error that a program at the desk has a session; ``status``: what it does."""
+    """Make the error that a program at the desk, at work on ``status``, has a session."""
     return BridgeError("SESS_AT_THE_DESK", why, session_id=session_id, details={"status": status})
 
 

@@ -83,6 +83,10 @@ def run(line):
     done = subprocess.run(["/bin/sh", "-c", sys.argv[1]], input=event, capture_output=True)
     print(done.returncode, len(done.stdout + done.stderr), flush=True)
 def leave(*_):
+    if sys.argv[3]:
+        open(sys.argv[3] + ".asked", "w").close()
+    while sys.argv[3] and not os.path.exists(sys.argv[3]):
+        time.sleep(0.01)
     ended = {"hook_event_name": "SessionEnd", "session_id": sys.argv[2], "reason": "other"}
     run(json.dumps({"event": ended}))
     sys.exit(143)
