@@ -22,7 +22,8 @@ pytestmark = pytest.mark.spec("error.recoverable", "wscode.PROTO_SEQUENCE_ERROR"
 OF_SESSIONS = {type_: said for type_, (_, said) in EXAMPLES.items() if "session_id" in said}
 IN_A_SESSION = {type_ for type_, model in CATALOGUE.items() if model.needs_joined}
 PHASES = {type_: model.phase for type_, model in CATALOGUE.items() if model.from_client}
-AGENTS = {"message", "session_interrupt"}  # what only a session that the bridge runs can take
+# what only a session that the bridge runs can take
+AGENTS = {"message", "session_interrupt", "session_set"}
 
 DENIED, INVALID, MISSING = "FILE_ACCESS_DENIED", "FILE_INVALID_PATH", "FILE_NOT_FOUND"
 LISTED = {"/etc": DENIED, "../../..": DENIED, "a.txt": INVALID, "missing": MISSING, "": INVALID}
