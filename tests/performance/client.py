@@ -9,14 +9,15 @@ import statistics
 import time
 from collections import defaultdict
 from contextlib import closing
+from datetime import datetime
 from pathlib import Path
 
-from tests.conformance import agents
+from tests.conformance import agents, approvals
 from tests.conformance.bridge import Bridge
 from tests.conformance.samples import hook, new_session, prompt
 from tests.performance.report import Report, progress
 from tests.performance.servers import bridge, directory
-from tests.web.actions import approve, open_approval
+from tests.web.actions import approve, open_approval, say, session_of, start_demo
 from tests.web.browser import Debugger, Page, debug
 from tests.web.link import Link
 
@@ -68,6 +69,29 @@ def _measure(report: Report, page: Page, link: Link, rounds: int, seconds: float
     _add(report, "icon to live", live, 1500)
     _add(report, "back from background to live", back, 1000)
     _add(report, "tap on Approve to frame", decided, 100)
+    _taps(report, page, link, rounds)
+
+
+def _taps(report: Report, page: Page, link: Link, rounds: int) -> None:
+    """What a tap takes on a desk's processor and network, and after a silent loss."""
+    link.delay = 0.0
+    page.cdp("Network.disable")
+    page.cdp("Emulation.setCPUThrottlingRate", rate=1)
+    page.open()
+    start_demo(page, page.bridge, "At full speed")
+    session = session_of(page)
+    said, decided, shown, whole = [], [], [], []
+    for number in range(rounds):
+        page.open(f"s/{session}").wait_ready()
+        said.append(_say(page, f"said {number}"))
+        whole.append(_whole_again(page, link, f"lost {number}"))
+        shown.append(_card(page, f"echo {number}"))
+        decided.append(_decide(page, f"ls at once {number}"))
+        progress(f"client, not throttled: round {number + 1}")
+    _add(report, "not throttled: tap on Send to frame", said, 15)
+    _add(report, "tap on Approve to frame", decided, 15)
+    _add(report, "an approval's row to its card", shown, 90)
+    _add(report, "tap after a silent loss to the agent's answer", whole, 3000)
 
 
 def _throttle(page: Page, link: Link) -> None:
@@ -76,6 +100,43 @@ def _throttle(page: Page, link: Link) -> None:
     both = dict.fromkeys(("downloadThroughput", "uploadThroughput"), BYTES_A_SECOND)
     page.cdp("Network.emulateNetworkConditions", offline=False, latency=0, **both)
     page.cdp("Emulation.setCPUThrottlingRate", rate=CPU)
+
+
+def _say(page: Page, text: str) -> float:
+    page.js("window.said = undefined")
+    say(page, text)
+    took = float(page.wait("window.said && window.said - window.tapped"))
+    page.wait_text(f"repeats what you say: {text}")
+    return took
+
+
+def _whole_again(page: Page, link: Link, text: str) -> float:
+    """Lose the connection without a word to anybody, and say something."""
+    link.lose()
+    page.type(".composer textarea", text)
+    began = time.monotonic()
+    page.tap(".composer button[type=submit]")
+    page.wait_text(f"repeats what you say: {text}")
+    took = (time.monotonic() - began) * 1e3
+    link.cut()  # the browser's other connections are lost too, and it would wait for them
+    link.mend()
+    page.wait_ready()
+    return took
+
+
+def _card(page: Page, command: str) -> float:
+    """From the row of an approval to its card, on the screen of all that waits."""
+    session = session_of(page)
+    page.open("approvals").wait_ready()
+    page.js("void ([window.wanted, window.carded] = [arguments[0], undefined])", command)
+    with page.bridge.phones() as [phone]:
+        phone.join(session)
+        asked = agents.tool(phone, session, command=command)
+        carded = float(page.wait("window.carded"))
+        (row,) = (one for one in phone.messages if one["payload"] == asked)
+        approvals.decide(phone, session, asked["tool_call_id"], "approved")
+        phone.expect("stream_end", session_id=session)
+    return carded - datetime.fromisoformat(row["timestamp"]).timestamp() * 1e3
 
 
 def _back(page: Page) -> float:
@@ -93,7 +154,6 @@ def _decide(page: Page, command: str) -> float:
     page.open("approvals")
     open_approval(page, command)
     page.js("window.decided = undefined")
-    page.js("document.addEventListener('click', () => (window.tapped = performance.now()), true)")
     approve(page)
     return float(page.wait("window.decided && window.decided - window.tapped"))
 
