@@ -160,7 +160,7 @@ def _target(name: str, path: str) -> str:
 
 
 def _imports(texts: Mapping[str, str], start: str) -> list[str]:
-    """Return `start` behind the modules that it imports, each behind its own."""
+    """Return `start` and what it imports, each module behind those that it imports."""
     names: list[str] = []
 
     def add(name: str, by: tuple[str, ...]) -> None:
