@@ -24,7 +24,9 @@ def conversation(session_id: str) -> list[str]:
     """What was said in the one branch that the program shows, oldest first."""
     place = Path(os.environ["CLAUDE_CONFIG_DIR"], "projects")
     files = place.glob(f"*/{session_id}.jsonl")
-    lines = [json.loads(line) for file in files for line in file.read_text().splitlines()]
+    # whole lines: it may be writing one
+    written = [file.read_text().rpartition("\n")[0] for file in files]
+    lines = [json.loads(line) for text in written for line in text.splitlines()]
     entries = {one["uuid"]: one for one in lines if one.get("type") in ("user", "assistant")}
     last, found = next(reversed(entries), None), list[str]()
     links = {one["uuid"]: one.get("parentUuid") for one in lines if "uuid" in one}
