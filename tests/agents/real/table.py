@@ -67,8 +67,17 @@ def _read() -> tuple[dict[str, Real], list[str]]:
 REAL, MEMORY = _read()
 
 
+# Agents whose whole matrix nobody has seen pass yet: skipped, and said, unless they are asked for.
+UNSEEN = {
+    "droid": "its answers were not seen to stream from the scripted model",
+    "vibe": "its matrix was not run with the mode `ask`",
+}
+
+
 def lacks(agent: Real) -> str:
     """Why this agent cannot be run here, in a line; empty when it can."""
+    if agent.name in UNSEEN and not os.environ.get("AGENTS_UNSEEN"):
+        return f"{agent.name}: {UNSEEN[agent.name]} (AGENTS_UNSEEN=1 runs it)"
     return next(filter(None, (_missing(need, agent.name) for need in agent.needs)), "")
 
 
