@@ -132,7 +132,7 @@ function decider(approval, model, { open, done }) {
       );
       const rules = ruleButtons(approval, (id) => decide("approved", null, { remember: id }));
       const why = whyForm((reason) => decide("rejected", null, reason ? { reason } : {}));
-      const tellsWhy = told() && rejects.length === 1;
+      const tellsWhy = told() && !approval.options?.length; // there the agent's own words fit
       return [open(rejects, approves, rules), tellsWhy && why];
     },
   };
