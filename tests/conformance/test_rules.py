@@ -43,16 +43,22 @@ def keep(phone: Phone, session: str, kind: str, **params: Any) -> dict[str, Any]
     return made
 
 
-def approved_by(phone: Phone, session: str, command: str, name: str = "Bash") -> str | None:
-    """Let the agent make a call; the rule that approved it, None if somebody is asked."""
-    say(phone, session, f'/tool {name} {{"command": "{command}"}}')
+def called(phone: Phone, session: str) -> dict[str, Any]:
+    """The payload of the agent's next call, asked about or not."""
     call = phone.until(
         lambda message: (
             message["type"] in ("tool_call", "approval_required")
             and message["payload"]["session_id"] == session
         ),
         "the call",
-    )["payload"]
+    )
+    return dict(call["payload"])
+
+
+def approved_by(phone: Phone, session: str, command: str, name: str = "Bash") -> str | None:
+    """Let the agent make a call; the rule that approved it, None if somebody is asked."""
+    say(phone, session, f'/tool {name} {{"command": "{command}"}}')
+    call = called(phone, session)
     if "risk_level" in call:
         assert "decided_by" not in call
         decide(phone, session, call["tool_call_id"], "rejected")
@@ -213,13 +219,7 @@ def test_an_afternoon_takes_ten_taps(bridge: Bridge, phone: Phone) -> None:
     for name, params in calls:
         before = len(phone.messages)
         say(phone, session, f"/tool {name} {json.dumps(params)}")
-        call = phone.until(
-            lambda message: (
-                message["type"] in ("tool_call", "approval_required")
-                and message["payload"]["session_id"] == session
-            ),
-            "the call",
-        )["payload"]
+        call = called(phone, session)
         id_ = call["tool_call_id"]
         if call.get("decided_by") == "rule":
             by_rule.add(id_)
