@@ -181,13 +181,15 @@ _sending: dict[int, tuple[str, asyncio.Task[None]]] = {}  # subscription → hos
 
 
 async def _run() -> None:
-    """Look whenever the log has grown, and every POLL_SECONDS while something waits."""
+    """Look when the log or the addresses have changed, or one still waits."""
     settled: dict[int, int] = {}
     head, waits = -1, False
     while True:
         await asyncio.sleep(limits.POLL_SECONDS)
+        waits = waits or subscriptions.changed.is_set()
         if head == tail.head and not waits:
             continue
+        subscriptions.changed.clear()
         upto = tail.head
         try:
             found, waits = await threads.readers.run(find_due, settled)

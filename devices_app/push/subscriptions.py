@@ -1,8 +1,9 @@
 """Subscribe and unsubscribe devices, and list usable subscriptions (D56)."""
 
 import hashlib
+import threading
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from cryptography.hazmat.primitives.asymmetric import ec
 from django.db import IntegrityError, transaction
@@ -17,6 +18,8 @@ from bridge_project.protocol.push_messages import PushSubscription as Given
 from devices_app import audit
 from devices_app.models import DeadEndpoint, Device, PushSubscription, Token
 from devices_app.push import endpoints, vapid
+
+changed: Final = threading.Event()  # by this process, since pushes were last looked for
 
 
 def subscribe(
@@ -41,9 +44,11 @@ def subscribe(
     where = {"endpoint": endpoint, "p256dh": p256dh, "auth": auth}
     where["public_key"] = vapid.public_key()
     try:
-        return _subscribe(device, where, detail, position)
+        subscribed = _subscribe(device, where, detail, position)
     except IntegrityError:  # another device subscribed there on another process just now
-        return _subscribe(device, where, detail, position)
+        subscribed = _subscribe(device, where, detail, position)
+    changed.set()
+    return subscribed
 
 
 def _subscribe(
