@@ -164,7 +164,6 @@ class Driver(ABC):
 
     asks: bool | None = True
 
-    directory: Path | None = None  # where its session works, resolved; None: not known yet
     offers = Offers()  # what a person may choose, as of now (D69)
 
     def __init__(self) -> None:

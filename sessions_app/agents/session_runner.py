@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any, Literal
 
 import structlog
@@ -67,6 +68,7 @@ class SessionRunner:
     ) -> None:
         self.session_pk = session.pk
         self.session_id = session.session_id
+        self._directory = session.working_directory
         self.driver = driver
         self.breaker = breaker
         self._end = end
@@ -194,12 +196,13 @@ class SessionRunner:
         Where several options allow it a person chooses, whatever rules there are. A directory that
         does not answer in time judges nothing, so the call asks.
         """
-        if not isinstance(event, ApprovalAsked) or event.options or self.driver.directory is None:
+        if not isinstance(event, ApprovalAsked) or event.options:
             return event
-        directory = self.driver.directory
         try:
             async with asyncio.timeout(limits.RULE_SECONDS):
-                judgement = await disk.run(str(directory), judge, event.call, directory)
+                judgement = await disk.run(
+                    self._directory, judge, event.call, Path(self._directory)
+                )
         except (BridgeError, OSError, TimeoutError):
             return event
         return replace(event, judgement=judgement)

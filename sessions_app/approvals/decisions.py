@@ -43,7 +43,7 @@ def decide(device: Device, asked: ApprovalResponse) -> tuple[ApprovalRecorded, s
         record = known.filter(tool_call_id=id_).select_related("device").first()
         shown = json.loads(record.frame)["payload"] if record is not None and record.frame else {}
         option = _option(shown, asked)
-        label = _rule_offered(shown, asked)
+        rule = _rule_offered(shown, asked)
         stands = record is not None and (
             (record.decision, record.modifications, shown.get("option_id"), shown.get("remembered"))
             == (decision, given, option, asked.remember)
@@ -62,8 +62,8 @@ def decide(device: Device, asked: ApprovalResponse) -> tuple[ApprovalRecorded, s
                 frame = json.loads(record.frame)
                 frame["payload"] |= chosen
                 record.frame = jsontext.dumps(frame)
-            if asked.remember is not None and label is not None:
-                rules.keep(session, asked.remember, label, record, device, box.now)
+            if rule is not None:
+                rules.keep(session, rule, record, device, box.now)
             record.forwarded = _forward(session, record, asked, option)
             store_decision(
                 box, session, record, decision, by=ToolCall.DecidedBy.DEVICE, device=device
@@ -101,14 +101,14 @@ def _option(shown: dict[str, Any], asked: ApprovalResponse) -> str | None:
     return asked.option_id if asked.option_id is not None or not ids else ids[0]
 
 
-def _rule_offered(shown: dict[str, Any], asked: ApprovalResponse) -> str | None:
-    """Return the label of the rule that is to be kept, if one is.
+def _rule_offered(shown: dict[str, Any], asked: ApprovalResponse) -> dict[str, Any] | None:
+    """Return the offer, as devices were sent it, of the rule to keep, if any.
 
     Raises PROTO_INVALID_MESSAGE for one that was not offered with the call.
     """
     if asked.remember is None:
         return None
-    offered = {one["id"]: str(one["label"]) for one in shown.get("remember") or []}
+    offered: dict[str, dict[str, Any]] = {one["id"]: one for one in shown.get("remember") or []}
     if asked.decision != "approved" or asked.remember not in offered:
         words = "remember: no such rule is offered with this call; it still waits."
         raise BridgeError("PROTO_INVALID_MESSAGE", words, session_id=asked.session_id)
@@ -124,9 +124,7 @@ def approve_by_rule(box: Outbox, session: Session, record: ToolCall, rule: rules
     rules.count(session, rule)
     decided = {"decision": record.decision, "modifications": None}
     inbox.add(session, inbox.Kind.DECIDE, tool_call_id=record.tool_call_id, **decided)
-    about = {"subject": record.tool_call_id, "tool": record.tool, "rule": rule["label"]}
-    about |= {"decision": record.decision, "session_id": session.session_id}
-    audit.record("decision", actor=ToolCall.DecidedBy.RULE, device=device, **about)
+    _audit(session, record, rule=rule["label"])
 
 
 def remove_rule(device: Device, session_id: str, rule_id: str) -> Session:
@@ -192,9 +190,14 @@ def store_decision(
         )
     box.append_to_all(encode(notifications.approval_decided(session, record)))
     _amend(box, session, record)  # nobody is asked again
-    about = {"subject": record.tool_call_id, "tool": record.tool}
-    about |= {"decision": decision, "reason": reason, "session_id": session.session_id}
-    audit.record("decision", actor=by, device=device, **about)
+    _audit(session, record, reason=reason)
+
+
+def _audit(session: Session, record: ToolCall, **more: str) -> None:
+    """Enter a decision in the audit trail, whoever made it."""
+    about = {"session_id": session.session_id, "subject": record.tool_call_id}
+    about |= {"tool": record.tool, "decision": record.decision or ""}
+    audit.record("decision", actor=record.decided_by, device=record.device, **about, **more)
 
 
 def _amend(box: Outbox, session: Session, record: ToolCall) -> None:

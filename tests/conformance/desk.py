@@ -14,6 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from hooks_app.producer.shell_command import hook_command
 from tests.conformance.bridge import Bridge
 from tests.conformance.phone import Message, Phone
@@ -142,6 +144,28 @@ class Place:
         lines = map(json.loads, self.transcript(own_id, directory).read_text().splitlines())
         texts = [line["message"]["content"] for line in lines]
         return [one if isinstance(one, str) else one[0]["text"] for one in texts]
+
+
+def place_of_module() -> object:
+    """A fixture of a module, `place`: where its scripted program keeps its sessions."""
+
+    @pytest.fixture(scope="module")
+    def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
+        pytest.importorskip("claude_agent_sdk")
+        return Place(tmp_path_factory.mktemp("place"))
+
+    return place
+
+
+def bridge_beside(**settings: str) -> object:
+    """A fixture of a module, `bridge`: one that runs the program of fixture `place`, too."""
+
+    @pytest.fixture(scope="module")
+    def bridge(place: Place, tmp_path_factory: pytest.TempPathFactory) -> Iterator[QuickBridge]:
+        with place.bridge(tmp_path_factory.mktemp("bridge"), **settings) as bridge:
+            yield bridge
+
+    return bridge
 
 
 class Desk(Terminal):

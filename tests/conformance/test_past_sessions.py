@@ -4,7 +4,6 @@ import json
 import os
 import time
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,24 +11,14 @@ import pytest
 
 from tests.conformance.agents import ask, end, words
 from tests.conformance.bridge import Bridge
-from tests.conformance.desk import Desk, Place, refused, take
+from tests.conformance.desk import Desk, Place, bridge_beside, place_of_module, refused, take
 from tests.conformance.phone import Phone
 from tests.conformance.terminal import until
-from tests.faults.quick import QuickBridge
 
 pytestmark = pytest.mark.spec("ws.history_list ws.history_list_response")
 
 
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
-    pytest.importorskip("claude_agent_sdk")
-    return Place(tmp_path_factory.mktemp("place"))
-
-
-@pytest.fixture(scope="module")
-def bridge(place: Place, tmp_path_factory: pytest.TempPathFactory) -> Iterator[QuickBridge]:
-    with place.bridge(tmp_path_factory.mktemp("bridge")) as bridge:
-        yield bridge
+place, bridge = place_of_module(), bridge_beside()
 
 
 @pytest.fixture

@@ -16,11 +16,18 @@ import pytest
 from tests.conformance.agents import ask, say, words
 from tests.conformance.approvals import of
 from tests.conformance.bridge import Bridge
-from tests.conformance.desk import Desk, Place, give_back, refused, take
+from tests.conformance.desk import (
+    Desk,
+    Place,
+    bridge_beside,
+    give_back,
+    place_of_module,
+    refused,
+    take,
+)
 from tests.conformance.phone import Phone
 from tests.conformance.samples import hook
 from tests.conformance.terminal import heard, until
-from tests.faults.quick import QuickBridge
 from tests.servers import wait_until
 
 pytestmark = pytest.mark.spec("ws.session_start ws.session_end")
@@ -28,16 +35,7 @@ pytestmark = pytest.mark.spec("ws.session_start ws.session_end")
 Sit = Callable[..., Desk]
 
 
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
-    pytest.importorskip("claude_agent_sdk")
-    return Place(tmp_path_factory.mktemp("place"))
-
-
-@pytest.fixture(scope="module")
-def bridge(place: Place, tmp_path_factory: pytest.TempPathFactory) -> Iterator[QuickBridge]:
-    with place.bridge(tmp_path_factory.mktemp("bridge")) as bridge:
-        yield bridge
+place, bridge = place_of_module(), bridge_beside()
 
 
 @pytest.fixture

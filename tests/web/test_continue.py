@@ -1,11 +1,10 @@
 """Continue a terminal's session on the phone, give it back, and find past ones (D67)."""
 
 import os
-from collections.abc import Iterator
 
 import pytest
 
-from tests.conformance.desk import Desk, Place
+from tests.conformance.desk import Desk, Place, bridge_beside, place_of_module
 from tests.faults.quick import QuickBridge
 from tests.servers import wait_until
 from tests.web.actions import say
@@ -15,16 +14,7 @@ from tests.web.conftest import ROOM
 pytestmark = pytest.mark.web
 
 
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
-    pytest.importorskip("claude_agent_sdk")
-    return Place(tmp_path_factory.mktemp("place"))
-
-
-@pytest.fixture(scope="module")
-def bridge(place: Place, tmp_path_factory: pytest.TempPathFactory) -> Iterator[QuickBridge]:
-    with place.bridge(tmp_path_factory.mktemp("bridge"), **ROOM) as bridge:
-        yield bridge
+place, bridge = place_of_module(), bridge_beside(**ROOM)
 
 
 def test_continue_here_and_give_back(place: Place, bridge: QuickBridge, page: Page) -> None:

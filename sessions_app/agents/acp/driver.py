@@ -84,7 +84,6 @@ class AcpDriver(Driver):
     # -- starting ----------------------------------------------------------------------------------
 
     async def start(self, directory: Path, resume_id: str | None = None) -> None:
-        self.directory = directory
         self._barred = await asyncio.to_thread(recipes.barred_by, self._command, directory)
         if self._barred and self._name not in conf.bridge_acp_unasked:
             raise WillNotAsk(_BARRED.format(name=self._name, file=self._barred))

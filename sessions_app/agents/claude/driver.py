@@ -51,7 +51,6 @@ class ClaudeDriver(Driver):
         if program is None:
             raise CannotStart(installed.problem() or "The agent's program is not there.")
         self._translation = Translation(resume_id)
-        self.directory = directory
         with TemporaryDirectory(prefix="bridge-agent-", ignore_cleanup_errors=True) as place:
             # which the program reads while it starts
             text = await asyncio.to_thread(memory.write, directory, Path(place, "memory"))

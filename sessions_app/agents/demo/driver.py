@@ -41,7 +41,7 @@ class DemoDriver(Driver):
     async def start(self, directory: Path, resume_id: str | None = None) -> None:
         if resume_id is not None and not resume_id.startswith("demo-"):
             raise CannotResume("This is no session of the demo agent.")
-        self.directory = directory
+        self._directory = directory
         self.events.put(events.SessionIdentified(resume_id or f"demo-{uuid.uuid4()}"))
 
     async def prompt(self, content: str) -> None:
@@ -118,7 +118,7 @@ class DemoDriver(Driver):
             return
         reasoning = "The demo agent was asked to use this tool."
         call = describe_call(f"demo-{uuid.uuid4()}", tool, params, reasoning=reasoning)
-        call = replace(call, directory=str(self.directory))
+        call = replace(call, directory=str(self._directory))
         self._running = call
         verdict = await self.approvals.ask(call)
         if verdict is None or verdict.decision == "rejected":

@@ -2,6 +2,7 @@
 
 import json
 import uuid
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
@@ -44,12 +45,18 @@ def covering(session: Session, judgement: Judgement) -> Rule | None:
 
 
 def keep(
-    session: Session, kind: str, label: str, call: ToolCall, device: Device, now: datetime
+    session: Session, offer: Mapping[str, Any], call: ToolCall, device: Device, now: datetime
 ) -> None:
     """Keep a rule that was offered with a call; the oldest beyond RULES goes."""
+    kind = offer["id"]
     digest = call.exact if kind == EXACT else ""
     others = [one for one in of(session) if (one["kind"], one["digest"]) != (kind, digest)]
-    rule: Rule = {"id": str(uuid.uuid4()), "label": label, "device": device.name, "used": 0}
+    rule: Rule = {
+        "id": str(uuid.uuid4()),
+        "label": offer["label"],
+        "device": device.name,
+        "used": 0,
+    }
     rule |= {"since": now_text(now), "kind": kind, "digest": digest, "device_pk": device.pk}
     session.rules = json.dumps([*others, rule][-limits.RULES :])
 
