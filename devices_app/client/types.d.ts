@@ -26,6 +26,9 @@ interface Session extends Omit<Wire.SessionInfo, "kind" | "continue"> {
   resume_command?: string;
   branch?: string;
   created_at?: string;
+  /** what its agent offered last */
+  options?: Wire.SessionOption[];
+  commands?: Wire.SessionCommand[];
 }
 /** What a message says of a session. */
 type SessionNews = Partial<Omit<Session, "session_id">> & { session_id: string };
@@ -238,6 +241,8 @@ interface News extends Partial<Snapshot> {
 type Tell = (news: News) => unknown;
 /** How a session is begun, beside its agent and directory. */
 type More = Pick<Wire.Requests["session_start"], "worktree" | "trust">;
+/** An agent, as far as a list of them needs it. */
+type AgentEntry = Pick<Wire.AgentInfo, "name" | "can_start" | "version" | "reason" | "history">;
 /** What a tab asks of the one that leads. */
 interface Commands {
   snapshot(): Snapshot & { isInFront: boolean };

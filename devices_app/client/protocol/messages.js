@@ -3,7 +3,7 @@
 
 export const CLIENT_VERSION = "1.1.0";
 
-// Rows of the log: kept, shown in order, acknowledged. Anything else answers or only tells.
+// Rows of the log: kept, shown in order, acknowledged.
 const ROWS = new Set(
   (
     "session_started session_end agent_event tool_call approval_required approval_state " +
@@ -12,7 +12,7 @@ const ROWS = new Set(
   ).split(" "),
 );
 
-// Fields that a message must have for the client to show it, with the kind of each.
+// Fields that the client needs of a message, and their kinds.
 /** @type {Record<string, Record<string, string>>} */
 const SHAPES = {
   connection_ack: { connection_mode: "string", active_sessions: "array" },

@@ -39,6 +39,7 @@ const REDUCERS = {
     return listed({ ...home, device, presence }, payload);
   },
   presence_state: (home, { payload: presence }) => ({ ...home, presence }),
+  session_options: (home, { payload }) => withSession(home, payload),
   session_update: (home, { payload }) => withSession(home, payload.session),
   session_started: (home, { payload: { session_id, session }, timestamp }) => {
     if (isOld(home, session_id, timestamp)) return home;
@@ -140,7 +141,7 @@ function listed(home, { active_sessions: list, idle_sessions: folded }) {
 /** @type {(keyof Session)[]} */
 const FIELDS = /** @type {any} */ (
   Object.keys(blankSession("")).concat(
-    ...["asks", "branch", "created_at", "continue", "resume_command"],
+    ...["asks", "branch", "created_at", "continue", "resume_command", "options", "commands"],
   )
 );
 

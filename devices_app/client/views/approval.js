@@ -3,6 +3,7 @@
 import { callParts, codeBlock } from "../parts/call.js";
 import { compareTexts, diffLines } from "../parts/diff.js";
 import { button, factsOf, field, fill, guard, h, setText, toast } from "../parts/dom.js";
+import { showMarkdown } from "../parts/markdown.js";
 import { holdButton, openSheet, seenToEnd, twoSteps } from "../parts/sheet.js";
 import { ago, oneLine, subagentOf, titleOf, visible } from "../parts/text.js";
 import { jsonOf, membersOf, typedOf, withValues } from "../protocol/exact.js";
@@ -43,7 +44,7 @@ export function openApproval(key, { model, go }, closed) {
   const changed = approval.changed ?? {};
   const answers = Object.entries(changed.answers ?? {});
   const content = [
-    form?.node ?? [h(`p.risk.risk-${risk}`, {}, RISK[risk]), whole(approval)],
+    form?.node ?? [h(`p.risk.risk-${risk}`, {}, RISK[risk]), whole(approval, go)],
     form ? answers.map((one) => h("p", {}, visible(one.join(": ")))) : changes(params, changed),
     approval.rewritten && h("p.note", {}, "A hook of the agent changed this call: so it will run."),
     approval.reasoning && [h("h2", {}, "Why"), h("p", {}, visible(approval.reasoning))],
@@ -64,7 +65,8 @@ export function openApproval(key, { model, go }, closed) {
     if (form) return [reject, h("span.gap"), answer];
     sheet.body.querySelector(".edit")?.remove();
     watchEnd(sheet.body, parts.hint, (seen) => enable([...approve, ...rules], seen));
-    const modify = editable(now()) && button("button.quiet", () => edit(), "Change…");
+    const modify =
+      editable(now()) && !isPlan(now()) && button("button.quiet", () => edit(), "Change…");
     if (approval.options?.length) return h("div.ways", {}, approve, reject);
     return [reject, modify, h("span.gap"), approve, rules];
   };
@@ -75,7 +77,7 @@ export function openApproval(key, { model, go }, closed) {
   };
   const parts = decider(approval, model, { open, done });
   const edit = () => editParameters(approval, sheet, parts);
-  const name = form ? "A question" : oneLine(approval.tool);
+  const name = form ? "A question" : isPlan(approval) ? "The plan" : oneLine(approval.tool);
   const sheet = openSheet(name, content, [parts.status, parts.actions], () => closed());
   const paint = () => {
     setText(when, `${new Date(approval.at).toLocaleString()} (${ago(approval.at)})`);
@@ -114,9 +116,16 @@ function decider(approval, model, { open, done }) {
   };
   const retry = () => model.call("retry", itemOf(approval, model)?.message.id ?? "");
   const told = () => reaches(model.home.approvals[key] ?? approval);
-  const approve = () => (told() ? "Approve" : "Record approval");
+  const plans = isPlan(approval);
+  const approve = () => (plans ? "Go on" : told() ? "Approve" : "Record approval");
   const refuse = () =>
-    questionsOf(approval).length ? "Decline" : told() ? "Reject" : "Record rejection";
+    plans
+      ? "Keep planning"
+      : questionsOf(approval).length
+        ? "Decline"
+        : told()
+          ? "Reject"
+          : "Record rejection";
   /** @type {Record<string, () => Child>} */
   const buttons = {
     decided: done,
@@ -130,8 +139,11 @@ function decider(approval, model, { open, done }) {
       const approves = waysOf(approval, "allow_once", approve()).flatMap(([id, label]) =>
         approveButtons(approval, () => decide("approved", null, optionOf(id)), label),
       );
-      const rules = ruleButtons(approval, (id) => decide("approved", null, { remember: id }));
-      const why = whyForm((reason) => decide("rejected", null, reason ? { reason } : {}));
+      const keep = (/** @type {string} */ id) => decide("approved", null, { remember: id });
+      const rules = ruleButtons(approval, keep, plans ? "Go on, and for this session" : undefined);
+      const refused = (/** @type {string} */ why) =>
+        decide("rejected", null, why ? { reason: why } : {});
+      const why = whyForm(refused, plans ? "Say what to change" : undefined);
       const tellsWhy = told() && !approval.options?.length; // there the agent's own words fit
       return [open(rejects, approves, rules), tellsWhy && why];
     },
@@ -197,7 +209,7 @@ export function decisionCard(approval, { model, go }) {
   const open = (reject, approve, rules) => [reject, more(), h("span.gap"), approve, rules];
   const { status, actions, paint } = decider(approval, model, { open, done: () => [] });
   const risk = h(`p.risk.risk-${approval.risk_level}`, {}, RISK[approval.risk_level]);
-  const node = h("div.deciding", {}, risk, whole(approval), status, actions);
+  const node = h("div.deciding", {}, risk, whole(approval, go), status, actions);
   node.paint = paint;
   paint();
   return node;
@@ -274,14 +286,24 @@ function watchEnd(body, hint, tell) {
   for (const node of scrolling) node.addEventListener("scroll", look, { passive: true });
 }
 
+// The agent has planned, and asks whether to begin (D69).
+/** @param {Approval} _ */
+const isPlan = ({ tool, source }) => tool === "ExitPlanMode" && source === "agent_sdk";
+
 // The parameters as JSON, with each number as it came.
 /** @param {Approval} _ */
 const jsonOfParams = ({ exact, params }) => exact ?? JSON.stringify(params);
 
 // The whole command or parameters, never cut; edits as differences.
-/** @param {Approval} approval */
-function whole(approval) {
+/** @param {Approval} approval @param {Go} go */
+function whole(approval, go) {
   const { params } = approval;
+  if (isPlan(approval) && typeof params.plan === "string") {
+    const plan = h("div.markdown");
+    const linkTo = (/** @type {string} */ path) => go.link("file", approval.session_id, path);
+    showMarkdown(plan, params.plan, linkTo);
+    return [plan];
+  }
   const parts = callParts(params, jsonOfParams(approval));
   // what came with the request beside its parameters: the first line names the call, a last one
   // that was cut stands whole among them

@@ -49,6 +49,15 @@ export function composer(id, { model, sent }) {
     paint();
   });
 
+  // Loaded with the first `/` or `@`.
+  let completes = false;
+  const complete = async () => {
+    if (completes || !/(^|\s)[/@]/.test(area.value)) return;
+    completes = true;
+    const { completing } = await import("./completing.js");
+    line.before(completing(area, id, model));
+  };
+
   const grow = () => {
     grown.dataset.text = area.value;
     send.disabled = !area.value.trim();
@@ -104,6 +113,7 @@ export function composer(id, { model, sent }) {
   area.addEventListener("input", () => {
     grow();
     keep();
+    complete();
   });
   area.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) {

@@ -1,6 +1,17 @@
 // Start a session: agent, directory, first prompt.
 
-import { backLink, button, field, fill, form, h, icon, screen, setText } from "../parts/dom.js";
+import {
+  backLink,
+  button,
+  field,
+  fill,
+  form,
+  h,
+  icon,
+  screen,
+  setText,
+  toast,
+} from "../parts/dom.js";
 import { oneLine, shortPath, visible } from "../parts/text.js";
 import { askTrust } from "./trust.js";
 
@@ -26,7 +37,10 @@ export function newSessionView({ model, go }) {
   directory.value = recent[0] ?? "";
   const tree = h("div.tree");
   const past = h("div");
-  /** @type {Listed[]} */
+  const options = h("div.form");
+  /** @type {Record<string, string>} */
+  let choices = {};
+  /** @type {AgentEntry[]} */
   let known = [];
   const placeholder = "What should the agent do?";
   const worktree = field("input", { id: "worktree", type: "text" });
@@ -39,6 +53,7 @@ export function newSessionView({ model, go }) {
     h("label", { for: "agent" }, "Agent"),
     select,
     others,
+    options,
     h("label", { for: "directory" }, "Directory at the machine"),
     directory,
     h("datalist", { id: "recent" }, ...recent.map((path) => h("option", { value: path }))),
@@ -139,7 +154,20 @@ export function newSessionView({ model, go }) {
       const [where, words] = [directory, prompt].map(({ value }) => value.trim());
       const branch = worktree.value.trim();
       const more = { ...(branch && { worktree: branch }), ...(trust && { trust }) };
-      await model.call("startSession", id, select.value, where, words, more);
+      const chosen = Object.entries(choices);
+      // what is chosen comes before the first message, which is a draft until then
+      if (chosen.length) await model.keepDraft(id, words);
+      const first = chosen.length ? "" : words;
+      await model.call("startSession", id, select.value, where, first, more);
+      for (const [option_id, value] of chosen) {
+        const payload = { session_id: id, option_id, value };
+        const failed = await model.call("ask", "session_set", payload).catch((error) => error);
+        if (!(failed instanceof Error)) continue;
+        toast(`Not sent yet, for not all was set: ${failed.message}`, "warn");
+        return go.open("session", id);
+      }
+      if (chosen.length && words) await model.call("say", id, words);
+      if (chosen.length) await model.keepDraft(id, "");
       if (node.isConnected) go.open("session", id);
     } catch (/** @type {any} */ error) {
       setText(said, error.message);
@@ -149,10 +177,32 @@ export function newSessionView({ model, go }) {
     }
   };
 
+  // As far as they are known: from the newest session of this agent.
+  const showOptions = async () => {
+    const newest = Object.values(model.home.sessions)
+      .filter(({ agent, options: known }) => agent === select.value && known?.length)
+      .sort((a, b) => b.last_activity_at.localeCompare(a.last_activity_at))[0];
+    // a new session begins with what the agent has by itself
+    const fresh = (newest?.options ?? [])
+      .filter(({ kind }) => kind !== "other")
+      .map((one) => ({ ...one, value: "" }));
+    const text = `${select.value} ${JSON.stringify(fresh)}`;
+    if (options.dataset.shown === text) return;
+    options.dataset.shown = text;
+    choices = {};
+    fill(options);
+    if (!fresh.length) return;
+    const { optionFields } = await import("./offers.js");
+    if (options.dataset.shown !== text) return;
+    const choose = (/** @type {Wire.SessionOption} */ { id }, /** @type {string} */ value) => {
+      choices = { ...choices, [id]: value };
+    };
+    fill(options, optionFields(fresh, choose));
+  };
+  select.addEventListener("change", showOptions);
+
   /** Those that start come first; of the others, and of what was wrong, a fold says why.
-   *  @typedef {Pick<Wire.AgentInfo, "name" | "can_start" | "version" | "reason" | "history">}
-   *    Listed
-   *  @param {Listed[]} agents */
+   *  @param {AgentEntry[]} agents */
   const showAgents = (agents) => {
     known = agents;
     const chosen = select.value;
@@ -165,6 +215,7 @@ export function newSessionView({ model, go }) {
         return h("option", { value: name, selected: name === chosen }, text);
       }),
     );
+    showOptions();
     const rest = agents.filter(({ reason }) => reason);
     others.hidden = !rest.length;
     fill(
@@ -192,6 +243,7 @@ export function newSessionView({ model, go }) {
   const paint = () => {
     const ready = model.connection.phase === "ready";
     if (ready && !listing) listAgents();
+    showOptions();
     start.disabled = starting || !ready;
     if (ready && !directory.value && !tree.firstChild) browse(""); // proposes the first
     if (!ready) setText(said, "A session can be started when the connection is back.");

@@ -13,9 +13,13 @@ const REASON_CHARS = 2000;
  * @param {(id: string) => unknown} approve
  * @returns {Element_[]}
  */
-export const ruleButtons = ({ remember, risk_level: risk }, approve) =>
+export const ruleButtons = (
+  { remember, risk_level: risk },
+  approve,
+  words = "Approve, and for this session",
+) =>
   (remember ?? []).map((rule) => {
-    const label = `Approve, and for this session: ${oneLine(rule.label)}`;
+    const label = `${words}: ${oneLine(rule.label)}`;
     const act = () => approve(rule.id);
     const node =
       risk === "high"
@@ -31,17 +35,17 @@ export const ruleButtons = ({ remember, risk_level: risk }, approve) =>
  *
  * @param {(reason: string) => unknown} reject
  */
-export function whyForm(reject) {
+export function whyForm(reject, words = "Reject and say why") {
   const line = h("input", { type: "text", maxlength: REASON_CHARS, "aria-label": "Why" });
   const say = () => reject(line.value.trim());
-  const node = form("why", say, line, h("button.reject", { type: "submit" }, "Reject"));
+  const node = form("why", say, line, h("button.reject", { type: "submit" }, words.split(" ")[0]));
   node.hidden = true;
   const show = () => {
     node.hidden = false;
     opener.hidden = true;
     line.focus();
   };
-  const opener = button("button.quiet", show, "Reject and say why…");
+  const opener = button("button.quiet", show, `${words}…`);
   return h("div.reasons", {}, opener, node);
 }
 

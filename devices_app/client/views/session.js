@@ -17,6 +17,17 @@ import { chatView } from "./chat.js";
 import { filesView } from "./files.js";
 import { openRules, rulesWords } from "./rules.js";
 
+// What is chosen, in few words: "Sonnet · High · plan first".
+/** @param {Wire.SessionOption[]} [options] */
+const chosenWords = (options = []) =>
+  dotted(
+    ...options.map(({ kind, value, choices, name }) =>
+      kind === "plan"
+        ? value === "on" && "plans first"
+        : oneLine(choices.find((one) => one.value === value)?.name ?? (kind === "model" && name)),
+    ),
+  ) || "Options";
+
 /** @type {Record<string, [string, (id: string, app: App, path: string) => View]>} */
 const TABS = {
   chat: ["Chat", chatView],
@@ -39,6 +50,11 @@ export function sessionView(app, { id, tab, path }) {
     paintRules = openRules(id, app, () => (paintRules = () => {}));
   });
   let paintRules = () => {};
+  const offers = button("button.quiet.small", async () => {
+    const { openOffers } = await import("./offers.js");
+    paintOffers = openOffers(id, app, () => (paintOffers = () => {}));
+  });
+  let paintOffers = () => {};
   const connection = connectionSign(app);
   const count = h("span");
   const others = h("a.badge", { ...go.link("approvals"), hidden: true }, icon("approvals"), count);
@@ -57,7 +73,7 @@ export function sessionView(app, { id, tab, path }) {
       "header.bar",
       {},
       backLink(go, "home", "Back to the sessions"),
-      h("div.heading", {}, title, state, place, rules),
+      h("div.heading", {}, title, state, place, offers, rules),
       connection.node,
       others,
     ),
@@ -88,6 +104,9 @@ export function sessionView(app, { id, tab, path }) {
     setText(rules, rulesWords(session));
     rules.hidden = !session?.rules?.length;
     paintRules();
+    setText(offers, chosenWords(session?.options));
+    offers.hidden = !session?.options?.length || session.session_status !== "active";
+    paintOffers();
     const waiting = openApprovals(model.home).length;
     others.hidden = waiting === 0 || model.connection.phase !== "ready"; // there is room for one
     setText(count, String(waiting));
