@@ -231,5 +231,6 @@ async def notification_ack(connection: ClientConnection, message: ClientMessage)
     if len(ids) > limits.ACK_MAX_IDS:
         rule = f"at most {limits.ACK_MAX_IDS} ids"
         raise invalid_message("Too many ids at once.", "notification_ids", rule, str(len(ids)))
+    connection.delivery.acknowledged(ids)
     connection.acknowledgements.acknowledged(ids)
     await connection.acknowledgements.wait_for_room()

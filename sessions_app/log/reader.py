@@ -69,8 +69,12 @@ class Reader:
     def __init__(self, positions: Mapping[int, int], upto: int) -> None:
         """Begin after each feed's row in ``positions`` (feed id → row); end at ``upto``."""
         self._positions = positions
-        self._upto = upto
+        self.upto = upto
         self.position = min(positions.values(), default=upto)  # all up to here was returned
+
+    @property
+    def ended(self) -> bool:
+        return self.position >= self.upto
 
     def page(self) -> Page | None:
         """Return the next rows and gaps; None at the end.
@@ -78,10 +82,11 @@ class Reader:
         At most PAGE_ROWS, and PAGE_BYTES unless the first alone is larger. One that failed may be
         read again.
         """
-        if (after := self.position) >= self._upto:
+        if self.ended:
             return None
+        after = self.position
         rows, end = self._rows(after)
-        while not rows and end < self._upto:
+        while not rows and end < self.upto:
             rows, end = self._rows(end)
         # Gaps are read after rows: rows discarded in between are reported, never left out.
         marks = Feed.objects.filter(dropped_seq__gt=after).values_list("pk", "dropped_seq")
@@ -91,7 +96,7 @@ class Reader:
 
     def _rows(self, after: int) -> tuple[list[Row], int]:
         """Return the next rows, and the number up to which they are all."""
-        end = min(after + WINDOW, self._upto)
+        end = min(after + WINDOW, self.upto)
         feeds = ""
         if len(self._positions) <= FEW_FEEDS:
             feeds = f"AND feed_id IN ({','.join(map(str, self._positions))})"

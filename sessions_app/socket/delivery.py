@@ -2,8 +2,8 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Container, Coroutine, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Container, Coroutine, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Protocol
 
@@ -24,6 +24,10 @@ from sessions_app.socket.acknowledgements import Acknowledgements
 
 # rows sent in one turn of the event loop; between turns other sockets get their live rows
 ROWS_AT_ONCE = 64
+# pages of missed rows on their way to a client that acknowledges, and for how long they are waited
+# for: since the last acknowledgement, or until the first one
+PAGES_AT_ONCE = 2
+ACK_SECONDS, FIRST_ACK_SECONDS = 1.0, 3.0
 
 _delivered = cache(metrics.deliveries.labels)
 
@@ -41,11 +45,22 @@ class Receiver(Protocol):
     def spawn(self, work: Coroutine[Any, Any, object]) -> None: ...
 
 
+@dataclass(slots=True, eq=False)
+class Missed:
+    """Hold rows that are to be sent; ``feed``: the one that is joined with them."""
+
+    log: reader.Reader
+    feeds: Container[int]
+    feed: int | None = None
+
+
 class Delivery:
     """Send log rows on a ClientConnection; only `replay_request` sends others.
 
     ``sent`` is the newest row sent of each feed. ``live`` is the row up to which every feed in
-    ``feeds`` has been sent: from there on one number stands for all of them.
+    ``feeds`` has been sent: from there on one number stands for all of them. Missed rows go in
+    pages, live ones between them: a client that acknowledges has taken a page before the next one
+    goes, so that little lies between it and what happens now.
     """
 
     def __init__(
@@ -59,6 +74,10 @@ class Delivery:
         # feed id → last row to include in the replay_buffer, or None to send rows one by one; and
         # whether this client has just resumed the session
         self._joins: dict[int, tuple[int | None, bool]] = {}
+        self._missed: list[Missed] = []
+        self._newest = ""  # id of the row that was sent last
+        self._awaited: list[str] = []  # the last row of each page that is not acknowledged yet
+        self._acknowledges: bool | None = None  # such rows; None: not known yet
         # message ids of pending approvals sent on connecting, whose rows are not sent again
         self._asked: set[str] = set()
         self._connecting = True
@@ -88,6 +107,15 @@ class Delivery:
     def leave(self, feed_id: int) -> None:
         self.feeds.discard(feed_id)
         self._joins.pop(feed_id, None)
+        self._missed = [one for one in self._missed if one.feed != feed_id]
+
+    def acknowledged(self, message_ids: Collection[str]) -> None:
+        """Go on with missed rows once the client has taken those before."""
+        if self._awaited:
+            left = [one for one in self._awaited if one not in message_ids]
+            self._acknowledges = self._acknowledges or left != self._awaited
+            self._awaited = left
+            self._wake.set()
 
     async def run(self, upto: int) -> None:
         """Deliver until cancelled; wait while the database is away.
@@ -95,32 +123,59 @@ class Delivery:
         ``upto``: the head of the log before the client was told that it is connected. Whatever is
         later is live.
         """
-        await self._send_backlog(await readers.retry(self._positions), upto)
-        # every approval still pending, also those sent before (D28)
-        for key in await readers.retry(decisions.pending_calls):
-            found = await readers.retry(decisions.pending_frame, key, upto)
-            if found is not None and found[0] not in self._asked:
-                self._asked.add(found[0])
-                await self._connection.send_in_turn(found[1])
+        positions = await readers.retry(self._positions)
+        log = reader.Reader(positions, upto)
+        page = await readers.retry(log.page)
+        if log.ended:
+            await self._send_missed(page, positions)
+            await self._send_pending(upto)
+        else:  # what waits for a person does not wait for thousands of rows
+            await self._send_pending(upto)
+            await self._send_missed(page, positions)
+            self._missed = [Missed(log, positions)]
         self._connecting = False
         self.live = upto
-        self.feeds.add(Feed.ALL)
+        if log.ended:
+            self.feeds.add(Feed.ALL)
+        else:
+            self.join(Feed.ALL)
         while True:
             self._wake.clear()
             if self._joins:
                 feed_id, (buffer_upto, resumed) = next(iter(self._joins.items()))
                 await self._join(feed_id, buffer_upto, resumed)
             elif self._send_from_memory():
-                self._idle = True
-                try:
-                    await self._wake.wait()
-                finally:
-                    self._idle = False
+                if self._missed and len(self._awaited) < PAGES_AT_ONCE:
+                    last_joined = reversed(self._missed)
+                    await self._go_on(max(last_joined, key=lambda one: one.feed == Feed.ALL))
+                else:
+                    await self._rest()
             elif (rows := tail.after(self.live)) is not None:  # at the pace of the socket
                 await self._send_page(Page(rows, {}), self.feeds)
                 self.live = rows[-1].seq
             else:
                 await self._send_from_log()
+
+    async def _rest(self) -> None:
+        """Wait until there is something to send."""
+        seconds = ACK_SECONDS if self._acknowledges else FIRST_ACK_SECONDS
+        self._idle = True
+        try:
+            async with asyncio.timeout(seconds if self._missed else None):
+                await self._wake.wait()
+        except TimeoutError:
+            self._awaited.clear()
+            self._acknowledges = bool(self._acknowledges)
+        finally:
+            self._idle = False
+
+    async def _send_pending(self, upto: int) -> None:
+        """Send every approval that waits, also those that were sent before (D28)."""
+        for key in await readers.retry(decisions.pending_calls):
+            found = await readers.retry(decisions.pending_frame, key, upto)
+            if found is not None and found[0] not in self._asked:
+                self._asked.add(found[0])
+                await self._connection.send_in_turn(found[1])
 
     # -- live rows ---------------------------------------------------------------------------------
 
@@ -157,19 +212,41 @@ class Delivery:
             position = cursors.positions(self._device, feed_id).get(feed_id, start)
         return {feed_id: position}
 
-    async def _send_backlog(self, positions: Mapping[int, int], upto: int) -> None:
-        log = reader.Reader(positions, upto)
-        while page := await readers.retry(log.page):
-            await self._send_page(page, positions)
+    async def _go_on(self, missed: Missed) -> None:
+        """Send the next page of missed rows; after the last one its feed is live."""
+        page = await readers.retry(missed.log.page)
+        if missed not in self._missed:  # it has been left meanwhile
+            return
+        if page is not None:
+            await self._send_missed(page, missed.feeds)
+        elif missed.feed is not None and missed.log.upto < self.live:
+            positions = await readers.retry(self._positions, missed.feed)
+            missed.log = reader.Reader(positions, self.live)
+        else:
+            self._missed.remove(missed)
+            if missed.feed is not None:
+                self.feeds.add(missed.feed)
+
+    async def _send_missed(self, page: Page | None, feeds: Container[int]) -> None:
+        before = self._newest
+        if page is not None:
+            await self._send_page(page, feeds)
+        if self._newest != before and self._acknowledges is not False:
+            self._awaited.append(self._newest)
 
     async def _join(self, feed_id: int, buffer_upto: int | None, resumed: bool) -> None:
-        """Send a feed's backlog up to ``live``; later rows come with the live ones."""
+        """Send what a client that joins has missed, an observed session in pages."""
         if feed_id not in self.feeds or resumed:
             if buffer_upto is not None:
                 await self._send_buffer(feed_id, buffer_upto, resumed)
             if buffer_upto is None or buffer_upto < self.live:
-                await self._send_backlog(await readers.retry(self._positions, feed_id), self.live)
-        if feed_id in self._joins:  # it has not been left meanwhile
+                log = reader.Reader(await readers.retry(self._positions, feed_id), self.live)
+                if feed_id in self._joins:  # it has not been left meanwhile
+                    del self._joins[feed_id]
+                    self._missed = [one for one in self._missed if one.feed != feed_id]
+                    self._missed.append(Missed(log, (feed_id,), feed_id))
+                return
+        if feed_id in self._joins:
             del self._joins[feed_id]
             self.feeds.add(feed_id)
 
@@ -253,7 +330,7 @@ class Delivery:
 
     def _have_sent(self, rows: Sequence[Row]) -> None:
         for row in rows:
-            self.sent[row.feed_id] = row.seq
+            self.sent[row.feed_id], self._newest = row.seq, row.id
             if request := self.answers.pop(row.id, None):
                 self._acknowledgements.sent_answer(request, row.id)
             if row.type == "session_end":

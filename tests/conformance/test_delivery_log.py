@@ -15,6 +15,8 @@ pytestmark = [
     pytest.mark.spec("offline.pending", "offline.replay"),
 ]
 
+MANY = 3000
+
 
 @pytest.mark.spec("ws.notification_ack", "delivery.cursor")
 def test_what_came_while_away(bridge: Bridge, sid: str, device: Phone) -> None:
@@ -41,6 +43,45 @@ def test_what_came_while_away(bridge: Bridge, sid: str, device: Phone) -> None:
     assert missed() == ids
     device.ack(*ids[1:7], new_id(), "", ids[0].upper(), ids[6])  # as Swift prints a UUID
     nothing_more(bridge, device.again(), sid, [])
+
+
+def test_what_waits_and_what_happens_now_do_not_wait_for_what_was_missed(
+    bridge: Bridge, sid: str, device: Phone
+) -> None:
+    """D28: of thousands of rows a client that acknowledges is sent as many as it can take, with
+    live ones between them; each session's own are in order.
+    """
+    bridge.accept(prompt(sid, 0))
+    away(device)
+    asks = new_session()
+    for start in range(1, MANY, 500):
+        numbers = range(start, start + 500)
+        assert bridge.post_batch([prompt(sid, number) for number in numbers]).status == 200
+    bridge.accept(hook("SessionStart", asks), pre(asks, approval=True, tool_call_id="waits"))
+    device.close()
+    device.ready()
+    device.join(sid)
+    device.expect("approval_required", tool_call_id="waits")
+    assert len(device.events(sid)) < MANY / 4, "what waits came after it"
+    begins = new_session()
+    bridge.accept(hook("SessionStart", begins))
+    told: list[int] = []  # how many rows had come when that was said
+
+    def take() -> bool:
+        events = device.events(sid)
+        began = [one for one in device.messages if one["type"] == "session_started"]
+        if not told and any(one["payload"]["session_id"] == begins for one in began):
+            told.append(len(events))
+        if len(events) // 100 > len(acknowledged):
+            device.ack(*events[100 * len(acknowledged) :])
+            acknowledged.append(len(events))
+        return len(events) == MANY
+
+    acknowledged: list[int] = []
+    device.collect(take, "all of them")
+    device.wait_numbers(sid, range(1, MANY + 1))
+    assert told[0] < MANY / 2, "what happens now came after it"
+    bridge.accept(post(asks, tool_call_id="waits"))
 
 
 @pytest.mark.spec("limit.max_message_size_mb")

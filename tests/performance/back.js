@@ -3,6 +3,7 @@
   const sign = document.querySelector('.connection');
   document.addEventListener('resume', () => {
     const woke = performance.now();
+    window.woke = Date.now();
     window.back = undefined;
     new MutationObserver(() => {
       if (sign.hidden) window.back ??= performance.now() - woke;

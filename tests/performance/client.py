@@ -69,7 +69,45 @@ def _measure(report: Report, page: Page, link: Link, rounds: int, seconds: float
     _add(report, "icon to live", live, 1500)
     _add(report, "back from background to live", back, 1000)
     _add(report, "tap on Approve to frame", decided, 100)
+    _catch_up(report, page, session, rounds)
     _taps(report, page, link, rounds)
+
+
+def _catch_up(report: Report, page: Page, session: str, rounds: int) -> None:
+    """Come back to 10,000 missed rows: when what waits is there, what comes now, and the rest."""
+    ours, number = page.bridge, ROWS * 3
+    waiting, live, whole = [], [], []
+    for turn in range(rounds):
+        page.open(f"s/{session}").wait_ready()
+        page.open("approvals").wait_ready()
+        with ours.phones() as [phone]:
+            page.js(BACK)
+            page.cdp("Page.setWebLifecycleState", state="frozen")
+            asks = agents.begin(ours, phone)
+            agents.tool(phone, asks, command=f"echo waiting {turn}")
+            _post(ours, session, number, ROWS)
+            number += ROWS
+            page.js("window.wanted = arguments[0]", f"echo waiting {turn}")
+            page.cdp("Page.setWebLifecycleState", state="active")
+            began = time.monotonic()
+            waiting.append(_since_woken(page))
+            other = agents.begin(ours, phone)
+            page.js("void ([window.wanted, window.carded] = [arguments[0]])", f"echo live {turn}")
+            agents.tool(phone, other, command=f"echo live {turn}")
+            live.append(_since_woken(page))
+            page.open(f"s/{session}")
+            _wait_shown(page, number - 1)
+            whole.append((time.monotonic() - began) * 1e3)
+            for one in (asks, other):
+                agents.end(phone, one)
+        progress(f"client: came back {turn + 1}")
+    _add(report, "10,000 rows missed: what waits is on the screen", waiting, 1000)
+    _add(report, "what an agent asks now is", live, 2000)
+    report.add("all of them are", statistics.median(whole), max(whole), "ms")
+
+
+def _since_woken(page: Page) -> float:
+    return float(page.wait("window.carded && window.carded - window.woke"))
 
 
 def _taps(report: Report, page: Page, link: Link, rounds: int) -> None:
