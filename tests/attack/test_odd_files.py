@@ -45,6 +45,7 @@ def look(work: Work) -> None:
             assert "longer than" not in answer["payload"]["message"], answer
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FIFOS.split())
 def test_git_waits_for_no_fifo(
     phone: Phone, bridge: Bridge, repository: Repository, name: str

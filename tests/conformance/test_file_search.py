@@ -64,6 +64,7 @@ def test_no_letters_and_a_limit(phone: Phone, session: str) -> None:
     assert found["paths"] == [".gitignore", "README"] and found["more"] is True
 
 
+@pytest.mark.slow
 def test_what_git_ignores_comes_last(bridge: Bridge, phone: Phone, session: str) -> None:
     subprocess.run(["git", "init", "-q", str(bridge.root)], check=True)
     wait_until(lambda: search(phone, session, "main")["paths"][-1] == "out/main.log")

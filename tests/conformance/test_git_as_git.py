@@ -295,6 +295,7 @@ def test_a_hook_that_refuses_says_what_it_changed(repository: Repository, work: 
         assert (repository.head(), repository.index()) == before
 
 
+@pytest.mark.slow
 def test_more_names_than_the_bridge_reads(repository: Repository, work: Work) -> None:
     """34 MB of untracked names: there is a status, and a file can be committed by its name."""
     deep = "/".join(["n" * 240] * 4)

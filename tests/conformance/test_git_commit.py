@@ -267,6 +267,7 @@ def test_odd_names_mean_themselves_alone(repository: Repository, work: Work) -> 
     assert work.committed("No text", ["bad \ufffd.txt"])["additions"] == 1
 
 
+@pytest.mark.slow
 def test_ten_thousand_named_files(repository: Repository, work: Work) -> None:
     """More than a command line holds, and with what is said of each more than a message."""
     repository.commit_files({"a": "1\n"})

@@ -49,6 +49,7 @@ def reflog(request: pytest.FixtureRequest, repository: Repository) -> None:
         repository.git("config", "core.logAllRefUpdates", "false")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("reflog")
 def test_a_hook_before_the_commit(repository: Repository, work: Work, pids: Path) -> None:
     """Nothing is changed, and it says so. What somebody commits meanwhile is not the phone's, not
@@ -70,6 +71,7 @@ def test_a_hook_before_the_commit(repository: Repository, work: Work, pids: Path
         assert_ended(pids)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("reflog")
 @pytest.mark.parametrize("then", ["true", "git checkout -q -b other main~", "git commit -q -m B b"])
 def test_a_hook_after_the_commit(repository: Repository, work: Work, pids: Path, then: str) -> None:
@@ -155,6 +157,7 @@ HOOKS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reflog", [True, False], ids=["reflog", "no reflog"])
 @pytest.mark.parametrize("ends", ["at once", "later", "never"])
 @pytest.mark.parametrize("what", HOOKS)

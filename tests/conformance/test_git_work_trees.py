@@ -135,6 +135,7 @@ def test_a_repeated_start_is_answered_again(repository: Repository, phone: Phone
     assert one == two and one["branch"] == "own"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("when", ["checks out", "has checked out"])
 @pytest.mark.parametrize("again", [True, False], ids=["the same request", "another"])
 def test_a_bridge_that_is_killed_meanwhile(tmp_path: Path, when: str, again: bool) -> None:

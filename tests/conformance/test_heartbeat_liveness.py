@@ -201,6 +201,7 @@ def test_an_auth_that_waits_for_the_database(mortal: Bridge) -> None:
     assert phone.answer_to(sent)["type"] == "connection_ack"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scenario", SCENARIOS)
 @pytest.mark.spec(
     "limit.heartbeat wscode.CONN_TIMEOUT delivery.cursor limit.pong_wait delivery.slow"

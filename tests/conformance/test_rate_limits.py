@@ -174,6 +174,7 @@ def test_failures_of_other_kinds_count(rated: Bridge) -> None:
 redis_server = own(Redis)
 
 
+@pytest.mark.slow
 def test_processes_share_counts(make_bridge: Callable[..., Bridge], redis_server: Redis) -> None:
     """D46: what one has refused the other refuses; without Redis each counts by itself."""
     more = {"redis_url": redis_server.create_database(), "BRIDGE_RATE_LIMITS": "on"}

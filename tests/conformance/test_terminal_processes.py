@@ -144,6 +144,7 @@ def test_a_wrapper_that_ends_with_the_hook_is_no_agent(
 # silence
 
 
+@pytest.mark.slow
 def test_since_when_there_is_no_sign_is_said_until_there_is_one(
     bridge: Bridge, phone: Phone, agent: Terminal, sid: str
 ) -> None:

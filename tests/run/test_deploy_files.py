@@ -125,6 +125,7 @@ def command(keyword: str) -> list[str]:
     return [sys.executable, *rest]
 
 
+@pytest.mark.slow
 def test_what_the_image_holds_is_enough_to_run(image: Path, tmp_path: Path) -> None:
     """Started, healthy by its own check, stopped in order, and then not healthy."""
     bridge = Bridge(tmp_path, BRIDGE_HOOK_TOKEN="", BRIDGE_ADMIN_TOKEN="")

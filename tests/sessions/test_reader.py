@@ -110,6 +110,7 @@ def test_each_row_once_in_order_or_a_gap_before_what_follows_it(
             assert not unsaid and all(seq > dropped for seq in of_feed[gone > 0 :])
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(connection.vendor != "sqlite", reason="one database is enough for it")
 def test_memory_does_not_grow_with_the_rows_that_wait() -> None:
     """D30: what is held for one socket stays under 1 MB, whatever waits."""

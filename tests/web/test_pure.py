@@ -93,6 +93,7 @@ def test_a_recorded_feed(
     run(modules, "feed.mjs", FEED=str(feed))
 
 
+@pytest.mark.web
 def test_types() -> None:
     """The comments that say what is of which type agree with the code."""
     if not os.path.exists(TSC):
