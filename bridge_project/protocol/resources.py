@@ -115,7 +115,10 @@ class PastSession(Sent):
 
 
 class SubAgent(Sent):
-    """Name the subagent that a tool call is of (D65)."""
+    """Name the subagent that a tool call is of (D65).
+
+    ``id``: where the bridge runs the agent, the ``tool_call_id`` of the call that started it (D69).
+    """
 
     id: str
     type: str = ""

@@ -327,7 +327,9 @@ class ToolResult(SessionRow):
     """Report a tool's result.
 
     ``changed`` (added, D65): a hook of the agent changed the parameters since the call was
-    reported, and nobody was asked; ``params`` are those that ran.
+    reported, and nobody was asked; ``params`` are those that ran. ``result.metadata`` of a call in
+    a terminal that has started a subagent (added, D69): ``agent_id``, the ``agent.id`` of that
+    one's calls, and ``background`` where it works on until its ``SubagentStop``.
     """
 
     type = "tool_result"

@@ -338,6 +338,27 @@ interface Tool extends Omit<Talk, "text"> {
   diff: string;
   problem: string;
   ms: number | null;
+  /** of the plan or tasks that the call is a card of */
+  steps?: PlanStep[];
+  /** of the subagent that it has started */
+  calls?: Tool[];
+  /** what started the subagent whose call it is */
+  row?: Tool;
+  /** its subagent works on after its result */
+  background?: boolean;
+}
+/** What messages say of a call. */
+interface ToolNews {
+  tool_call_id: string;
+  tool: string;
+  params?: Free;
+  description?: string;
+  agent?: Wire.SubAgent;
+  rule?: Wire.RuleUse;
+}
+interface PlanStep {
+  text: string;
+  status: string;
 }
 interface Note extends Talk {
   kind: "note" | "gap";
@@ -352,8 +373,12 @@ interface Chat {
   queued: Prompt[];
   /** message → its state, which may come before its row */
   states: Map<string, string>;
-  /** subagent → the card of its plan in this turn */
+  /** subagent, or "tasks" → the card of its plan in this turn */
   plans: Map<string, Tool>;
+  /** the agent's id of a task → what is known of it */
+  tasks: Map<string, Free>;
+  /** subagent → the call that has started it */
+  subagents: Map<string, Tool>;
 }
 type Of<T extends Row["type"]> = Extract<Row, { type: T }>;
 type Folds = { [T in Row["type"]]?: (chat: Chat, row: Of<T>) => unknown };

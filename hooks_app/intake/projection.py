@@ -175,9 +175,18 @@ def outcome_of(event: HookEvent) -> ToolOutcome:
         outcome = ToolOutcome(success=True, content=text, diff=diff)
     else:
         outcome = ToolOutcome(success=False, content="", error=tool_result.INTERRUPTED)
-    outcome.metadata = metadata if isinstance(metadata, dict) else None
+    outcome.metadata = {**(metadata if isinstance(metadata, dict) else {}), **_started(result)}
+    outcome.metadata = outcome.metadata or None
     outcome.duration_ms = None if duration_ms is None else round(duration_ms)
     return outcome
+
+
+def _started(result: object) -> dict[str, Any]:
+    """Return which subagent a call has started, and if it works on (D69)."""
+    match result:
+        case {"agentId": str(id_), **more} if usable_id(id_):
+            return {"agent_id": id_} | ({"background": True} if more.get("isAsync") else {})
+    return {}
 
 
 def _duration_ms(event: HookEvent) -> float | None:

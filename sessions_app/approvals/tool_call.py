@@ -40,7 +40,8 @@ class Agent(NamedTuple):
 
     def words(self) -> str:
         """Return the words for a person, empty for the session's own agent."""
-        return f"subagent {self.type} {self.id[:AGENT_ID_CHARS]}" if self.id else ""
+        id_ = self.id.removeprefix("toolu_")[:AGENT_ID_CHARS]
+        return f"subagent {self.type} {id_}" if self.id else ""
 
 
 MAIN_AGENT: Final = Agent()

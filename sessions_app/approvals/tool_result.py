@@ -118,6 +118,10 @@ def _structured(result: Mapping[str, Any]) -> str | None:
             return "\n".join(
                 f"[{marks.get(str(one.get('status')), ' ')}] {one.get('content')}" for one in items
             )
+        case {"task": {"id": str(id_), "subject": str(subject)}}:
+            return f"Task #{id_} created successfully: {subject}"
+        case {"taskId": str(id_), "updatedFields": list(names)}:
+            return f"Updated task #{id_} {', '.join(map(str, names))}"
         case {"commandName": str(skill), "success": True}:
             return f"Uses the skill {skill}."
         case {"plan": _, "isAgent": _}:

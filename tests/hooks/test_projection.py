@@ -73,6 +73,16 @@ def test_a_real_change_is_shown_as_a_difference(name: str, diff: str | None) -> 
     assert projection.outcome_of(captured(f"PostToolUse-{name}")).diff == diff
 
 
+def test_a_call_says_which_subagent_it_has_started() -> None:
+    """D69: by the id that the hooks of that subagent's own calls have."""
+    started = {"agent_id": "afdf6220138905b33"}
+    event = captured("PostToolUse-Agent")
+    assert projection.outcome_of(event).metadata == started | {"background": True}
+    assert projection.agent_of(captured("PreToolUse-Bash-in-subagent")).id == started["agent_id"]
+    assert projection.outcome_of(ran({"agentId": started["agent_id"]})).metadata == started
+    assert projection.outcome_of(ran({"agentId": 7})).metadata is None
+
+
 def test_a_failed_tool_says_why() -> None:
     """SPEC Tool result: ``error``; the spec's PostToolUse carries success false for it."""
     event = captured("PostToolUseFailure-Bash")

@@ -50,7 +50,10 @@ def run(modules: Path, program: str, **environment: str) -> None:
 
 @pytest.mark.parametrize(
     "program",
-    ["addresses", "blocks", "connection", "diff", "exact", "home", "net", "outbox", "sw", "tabs"],
+    [
+        *("addresses", "blocks", "connection", "diff", "exact", "home", "net", "outbox", "sw"),
+        *("tabs", "tasks"),
+    ],
 )
 def test_a_pure_module(modules: Path, program: str) -> None:
     run(modules, f"{program}.mjs")

@@ -68,7 +68,7 @@ def test_a_terminal_is_shown_as_it_is(make_bridge: MakeBridge, make_page: MakePa
     page.tap(".tabs a", "Chat")
     page.find(".tool summary", "compact -- make test")
     page.find(".tool .whose", "changed by a hook")
-    page.find(".tool .whose", "subagent reviewer afdf62")
+    page.find(".tool .call", "Subagent: reviewer afdf62")
     page.find(".heading", "Waits at the machine · Bash: make deploy")
     page.tap("details.note summary", "From the agent itself: It is reviewed.")
     assert page.js("document.querySelectorAll('.bubble').length") == 1

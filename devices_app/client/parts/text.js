@@ -186,7 +186,9 @@ const literally = (text) => String(text).replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
  * @param {Wire.SubAgent | null | undefined} agent
  */
 export const subagentOf = (agent) =>
-  agent ? oneLine(`subagent ${agent.type ?? ""} ${agent.id.slice(0, 6)}`) : "";
+  agent
+    ? oneLine(`subagent ${agent.type ?? ""} ${agent.id.replace(/^toolu_/, "").slice(0, 6)}`)
+    : "";
 
 /**
  * Say what a session has used, as far as its agent does.

@@ -3,6 +3,17 @@
 
 import { plainOutput } from "../parts/terminal.js";
 import { named } from "../protocol/messages.js";
+import {
+  beginPlans,
+  change,
+  endSubagent,
+  isSubagent,
+  planOf,
+  rowOf,
+  takePlan,
+  takeSubagent,
+  takeTask,
+} from "./tasks.js";
 
 /** @returns {Chat} */
 export const emptyChat = () => ({
@@ -12,6 +23,8 @@ export const emptyChat = () => ({
   queued: [],
   states: new Map(),
   plans: new Map(),
+  tasks: new Map(),
+  subagents: new Map(),
 });
 
 /**
@@ -35,15 +48,10 @@ export function foldChat(chat, rows) {
  */
 function add(chat, key, item) {
   const made = /** @type {any} */ ({ key, version: 1, ...item });
-  chat.items.push(made);
+  (made.row?.calls ?? chat.items).push(made);
   chat.byKey.set(key, made);
+  if (made.row) change(made.row);
   return made;
-}
-
-/** @template T @param {T & { version: number }} item @param {Partial<T>} fields */
-function change(item, fields) {
-  Object.assign(item, fields);
-  item.version += 1;
 }
 
 /**
@@ -98,6 +106,8 @@ const FOLDS = {
       diff: result.diff ?? "",
       ms: result.duration_ms ?? null,
     });
+    takeTask(chat, item);
+    takeSubagent(chat, item, result.metadata);
   },
   tool_error: (chat, row) => {
     const { message, details } = row.payload;
@@ -114,7 +124,7 @@ const FOLDS = {
   error: (chat, row) => note(chat, row, row.payload.message, "error"),
   gap: (chat, row) => note(chat, row, GAP, "soft", "gap"),
   session_end: (chat, row) => {
-    for (const item of chat.items)
+    for (const item of chat.byKey.values())
       if ("done" in item && !item.done)
         change(item, { done: item.kind !== "tool", reason: "stopped" });
     note(chat, row, END[row.payload.reason] ?? "The session ended.");
@@ -137,54 +147,56 @@ function answer(chat, row, id = /** @type {Of<"stream_end">} */ (row).payload.me
   return chat.byKey.get(`m:${id}`) ?? add(chat, `m:${id}`, { kind: "answer", ...begun });
 }
 
-/**
- * @param {Chat} chat
- * @param {{ tool_call_id: string; tool: string; params?: Free; description?: string;
- *   agent?: Wire.SubAgent; rule?: Wire.RuleUse }} payload
- * @param {string} at @returns {Tool}
- */
+/** @param {Chat} chat @param {ToolNews} payload @param {string} at @returns {Tool} */
 function call(chat, payload, at) {
   const key = `t:${payload.tool_call_id}`;
-  const isPlan = payload.tool === "TodoWrite";
-  const plan = isPlan && !chat.byKey.has(key) && chat.plans.get(payload.agent?.id ?? "");
+  const { tool, agent = null } = payload;
+  const plan = !chat.byKey.has(key) && planOf(chat, payload);
   if (plan) {
-    chat.byKey.set(key, plan); // the one card of this turn
-    plan.version += 1;
+    chat.byKey.set(key, plan);
+    change(plan);
   }
-  /** @type {Tool} */
-  const item =
-    chat.byKey.get(key) ??
-    add(chat, key, {
-      kind: "tool",
-      at,
-      tool: payload.tool,
-      callId: payload.tool_call_id,
-      params: {},
-      description: "",
-      asked: false,
-      atMachine: false, // it is decided there
-      noted: "", // by which device
-      reason: "", // why it goes on no more
-      decision: "",
-      was: null, // the parameters that it had asked with, where others ran
-      agent: null, // the subagent whose call it is
-      rewritten: false, // a hook of the agent changed it
-      rule: "", // which approved it
-      done: false,
-      ok: true,
-      output: "",
-      diff: "",
-      problem: "",
-      ms: null,
-    });
-  if (isPlan) chat.plans.set(payload.agent?.id ?? "", item);
-  item.tool = payload.tool; // a call turns out to be a question
+  /** @param {string} key @param {Partial<Tool>} known @returns {Tool} */
+  const make = (key, known) => add(chat, key, { ...UNKNOWN, agent, at, tool, ...known });
+  let item = chat.byKey.get(key);
+  if (!item) {
+    const row = agent
+      ? rowOf(chat, agent, () => make(`a:${agent.id}`, { tool: "Agent", calls: [] }))
+      : undefined;
+    item = make(key, { callId: payload.tool_call_id, row });
+  }
+  takePlan(chat, item, payload);
+  item.tool = tool; // a call turns out to be a question
   if (payload.params) item.params = payload.params;
   if (payload.description) item.description = payload.description;
-  if (payload.agent) item.agent = payload.agent;
+  if (agent) item.agent = agent;
   if (payload.rule) item.rule = payload.rule.label;
+  if (isSubagent(item)) item.calls ??= [];
   return item;
 }
+
+/** @type {Omit<Tool, "key" | "version" | "at" | "tool">} */
+const UNKNOWN = {
+  kind: "tool",
+  callId: "",
+  params: {},
+  description: "",
+  asked: false,
+  atMachine: false, // it is decided there
+  noted: "", // by which device
+  reason: "", // why it goes on no more
+  decision: "",
+  was: null, // the parameters that it had asked with, where others ran
+  agent: null, // the subagent whose call it is
+  rewritten: false, // a hook of the agent changed it
+  rule: "", // which approved it
+  done: false,
+  ok: true,
+  output: "",
+  diff: "",
+  problem: "",
+  ms: null,
+};
 
 /** @param {unknown} content */
 const textOf = (content) =>
@@ -215,7 +227,7 @@ function hookEvent(chat, row) {
   } else if (event === "UserPromptSubmit") {
     const isQueued = payload.queued === true;
     const state = isQueued ? "queued" : payload.message_id ? "bridge" : "";
-    chat.plans.clear();
+    beginPlans(chat);
     /** @type {Prompt} */
     const item = add(chat, payload.message_id ? `p:${payload.message_id}` : row.id, {
       kind: "prompt",
@@ -234,6 +246,8 @@ function hookEvent(chat, row) {
     if (reason === "error") note(chat, row, named(text) || why, "error");
     else if (text) Object.assign(answer(chat, row, row.id), { text, done: true });
     if (!["error", "task_completed"].includes(reason)) note(chat, row, why);
+  } else if (event === "SubagentStop" && endSubagent(chat, payload.context?.agent_id)) {
+    // its row says so
   } else if (HAPPENED[event] && payload.context?.agent_type !== "") {
     const source = payload.environment?.source; // of a SessionStart
     note(chat, row, source === "resume" ? "The session goes on." : HAPPENED[event]);

@@ -20,6 +20,7 @@ import {
 } from "../parts/text.js";
 import { approvalKey, reaches } from "../store/approvals.js";
 import { decisionCard } from "./approval.js";
+import { jobOf, nowOf, showCalls } from "./subagent.js";
 
 const NOTICE = 160; // characters of what an agent's program wrote, at first
 const LONG = 20_000; // characters of what a tool took or gave, at first
@@ -124,7 +125,7 @@ function usage(of) {
 
 /** @param {Element_} node @param {Tool} item */
 function updateTool(node, item) {
-  if (item.tool === "TodoWrite" && Array.isArray(item.params.todos)) return updatePlan(node, item);
+  if (item.steps && (item.done || !item.asked)) return updatePlan(node, item);
   const refused = item.noResult ? "no result" : item.decision === "rejected" && "rejected";
   const decided = item.noted ? "noted" : refused || "running";
   const open = item.asked && !item.decision ? "pending" : decided;
@@ -147,27 +148,35 @@ function updateTool(node, item) {
       h("div.tool-body"),
     );
   if (!details.isConnected) node.replaceChildren(details);
-  setPart(details, ".call", callLine(item.tool, item.params, item.description));
+  const line = item.calls ? jobOf(item) : callLine(item.tool, item.params, item.description);
+  setPart(details, ".call", line);
   const word = state === "pending" && item.atMachine ? "noted" : state;
-  setPart(details, ".meta", dotted(WORDS[word], about(item), duration(item.ms)));
-  const whose = dotted(subagentOf(item.agent), item.rewritten && "changed by a hook", ruleOf(item));
-  setPart(details, ".whose", whose);
+  setPart(details, ".meta", dotted(WORDS[word], about(item), made(item), duration(item.ms)));
+  const whose = item.row || item.calls ? "" : subagentOf(item.agent); // the row says it
+  const rewritten = item.rewritten && "changed by a hook";
+  setPart(details, ".whose", dotted(nowOf(item), whose, rewritten, ruleOf(item)));
   const body = /** @type {Element_} */ (details.children[1]);
-  const toggled = () => details.open && fillTool(body, item, node.app);
+  const make = (/** @type {Tool} */ one) => makeItem(one, node.app);
+  const toggled = () => {
+    if (details.open) fillTool(body, item, node.app);
+    if (item.calls) showCalls(node, item, { make, update: updateItem });
+  };
   details.ontoggle = toggled;
   toggled();
   showDecision(node, item, state);
 }
 
 /** @param {Tool} _ */
+const made = ({ calls }) => calls && counted(calls.length, "call");
+
+/** @param {Tool} _ */
 const ruleOf = ({ rule }) => rule && `by your rule: ${oneLine(rule)}`;
 
 /** @param {Element_} node @param {Tool} item */
-function updatePlan(node, { params, agent }) {
-  /** @type {Free[]} */
-  const steps = params.todos.filter((/** @type {unknown} */ one) => one instanceof Object);
+function updatePlan(node, { tool, steps = [], agent, row }) {
   const done = steps.filter(({ status }) => status === "completed").length;
   const open = node.querySelector("details")?.open ?? true; // as a person has left it
+  const [name, unit] = tool === "TodoWrite" ? ["Plan", "step"] : ["Tasks", "task"];
   node.replaceChildren(
     h(
       "details.tool",
@@ -175,16 +184,16 @@ function updatePlan(node, { params, agent }) {
       h(
         "summary",
         {},
-        h("span.call", {}, "Plan"),
-        h("span.meta", {}, `${done} of ${counted(steps.length, "step")} done`),
-        h("span.whose", {}, subagentOf(agent)),
+        h("span.call", {}, name),
+        h("span.meta", {}, `${done} of ${counted(steps.length, unit)} done`),
+        h("span.whose", {}, row ? "" : subagentOf(agent)),
       ),
       h(
         "ul.tool-body.steps",
         {},
-        steps.map(({ content, status }) => {
-          const mark = { completed: "✓", in_progress: "▸" }[String(status)] ?? "○";
-          return h("li", { "data-status": status }, `${mark} `, visible(String(content)));
+        steps.map(({ text, status }) => {
+          const mark = { completed: "✓", in_progress: "▸" }[status] ?? "○";
+          return h("li", { "data-status": status }, `${mark} `, visible(text));
         }),
       ),
     ),

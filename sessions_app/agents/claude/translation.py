@@ -9,13 +9,13 @@ from typing import Any, TypeGuard
 import claude_agent_sdk as sdk
 
 from bridge_project.kernel import limits
-from bridge_project.kernel.text import clean
+from bridge_project.kernel.text import clean, printable
 from bridge_project.protocol.resources import Usage
 from sessions_app.agents import events
 from sessions_app.agents.diffs import diff_of_result
 from sessions_app.agents.driver import HistoryMessage, Verdict, describe_call
 from sessions_app.agents.usage import limit_of
-from sessions_app.approvals.tool_call import Call
+from sessions_app.approvals.tool_call import MAIN_AGENT, Agent, Call, usable_id
 from sessions_app.approvals.tool_result import INTERRUPTED, blocks_text, failure_of, readable
 
 # Tools that only read, plan, or start a subagent whose own calls ask. Any other tool asks, also one
@@ -94,7 +94,7 @@ class Translation:
         ``reason`` says why it asks, in its words.
         """
         found = self._opened(call_id, tool, params)
-        found.call = _call(call_id, tool, params, reason)
+        found.call = replace(_call(call_id, tool, params, reason), agent=found.call.agent)
         found.reported = found.waiting = self._reported = True
         return found.call
 
@@ -111,9 +111,21 @@ class Translation:
         found.waiting, found.refused = False, INTERRUPTED
         return [events.ApprovalWithdrawn(call_id)]
 
-    def _opened(self, call_id: str, tool: str, params: Mapping[str, Any]) -> _OpenCall:
-        fresh = _OpenCall(_call(call_id, tool, params), time.monotonic())
-        return self._open.setdefault(call_id, fresh)
+    def _opened(
+        self, call_id: str, tool: str, params: Mapping[str, Any], parent: str | None = None
+    ) -> _OpenCall:
+        """Return an open call; ``parent``: the call whose subagent makes it."""
+        if (found := self._open.get(call_id)) is None:
+            call = replace(_call(call_id, tool, params), agent=self._subagent(parent))
+            found = self._open[call_id] = _OpenCall(call, time.monotonic())
+        return found
+
+    def _subagent(self, parent: str | None) -> Agent:
+        """Name a subagent by the call that has started it."""
+        if (id_ := usable_id(parent)) is None:
+            return MAIN_AGENT
+        params = self._open[id_].call.params if id_ in self._open else {}
+        return Agent(id_, printable(str(params.get("subagent_type") or "")))
 
     # -- what the agent says -----------------------------------------------------------------------
 
@@ -191,7 +203,7 @@ class Translation:
         whole = message.parent_tool_use_id is None and message.message_id != self._streamed
         for block in message.content:
             if isinstance(block, sdk.ToolUseBlock):
-                found = self._opened(block.id, block.name, block.input)
+                found = self._opened(block.id, block.name, block.input, message.parent_tool_use_id)
                 if block.name in UNASKED and not found.reported:
                     found.reported = True
                     yield events.ToolStarted(found.call)

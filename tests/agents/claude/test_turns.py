@@ -17,6 +17,7 @@ from sessions_app.agents.events import (
     ToolSucceeded,
     TurnEnded,
 )
+from sessions_app.approvals.tool_call import MAIN_AGENT
 from tests.agents.claude_model import Model, Refused, Text, Tool
 from tests.agents.drive import APPROVED, Drive, kinds, only, text
 from tests.servers import wait_until
@@ -27,6 +28,14 @@ HELLO = "Hello from the scripted model."
 TASK = Tool(
     "Agent", {"description": "A job", "prompt": "play:job", "subagent_type": "general-purpose"}
 )
+
+
+@pytest.fixture
+def task_tools(monkeypatch: pytest.MonkeyPatch) -> None:
+    from sessions_app.agents.claude import process  # there may be no SDK
+
+    # which the program has by itself with some models only
+    monkeypatch.setitem(process.ENVIRONMENT, "CLAUDE_CODE_ENABLE_TODO_TOOLS", "1")
 
 
 @pytest.fixture
@@ -139,10 +148,28 @@ async def test_a_subagent_asks_too(model: Model, session: Drive) -> None:
     assert text(said) == "I delegate. It is done."
     passed = ["ToolStarted", "ApprovalAsked", "ToolSucceeded", "ToolSucceeded", "TurnEnded"]
     assert kinds(said) == passed
-    assert only(ToolStarted, said).call.tool == "Agent"
-    assert only(ApprovalAsked, said).call.params["command"] == "echo from below"
+    begun, asked = only(ToolStarted, said).call, only(ApprovalAsked, said).call
+    assert (begun.tool, begun.agent) == ("Agent", MAIN_AGENT)
+    assert asked.params["command"] == "echo from below"
+    assert asked.agent == (begun.id, "general-purpose")
     first, second = (event.content for event in said if isinstance(event, ToolSucceeded))
     assert (first, second) == ("from below", "the report"), "no word that is meant for the model"
+
+
+async def test_tasks(model: Model, task_tools: None, session: Drive) -> None:
+    """The web client reads the list from these calls, and a task's number from its result."""
+    new = {"subject": "Find it", "description": "Find the bug"}
+    change = {"taskId": "1", "status": "in_progress"}
+    prompt = model.play(
+        "tasks", [Tool("TaskCreate", new)], [Tool("TaskUpdate", change)], [Text("Noted.")]
+    )
+    said = await session.turn(prompt)
+    passed = [one for one in said if isinstance(one, ToolSucceeded)]
+    assert [one.content for one in passed] == [
+        "Task #1 created successfully: Find it",
+        "Updated task #1 status",
+    ]
+    assert [one.call.params for one in passed] == [new, change]
 
 
 async def test_an_interrupt_stops_a_subagent_that_asks(model: Model, session: Drive) -> None:

@@ -352,7 +352,8 @@ test("a call that a hook changed shows what runs, and what it had been; a subage
       params: { command: "compact -- make" },
     }),
   ]);
-  const [tool] = items;
+  const [row] = items;
+  const [tool] = row.calls;
   assert.deepEqual([tool.was, tool.params], [{ command: "make" }, { command: "compact -- make" }]);
   assert.deepEqual([tool.rewritten, tool.agent], [true, agent]);
 });
