@@ -12,6 +12,7 @@ from tests.servers import wait_until
 from tests.web.actions import say
 from tests.web.browser import Page
 from tests.web.conftest import ROOM, MakePage
+from tests.web.test_screens import check
 
 pytestmark = pytest.mark.web
 COMMANDS = [
@@ -76,6 +77,20 @@ def test_the_model_is_chosen(session: tuple[Page, str], script: Script) -> None:
     assert script.lines("set")[-1]["value"] == "large"
 
 
+def test_its_screens(session: tuple[Page, str], axe: str) -> None:
+    page, _ = session
+    page.tap("header button", "Small")
+    check(page, axe, "Thinking")
+    page.tap("dialog button", "Close")
+    page.type(".composer textarea", "/comp")
+    check(page, axe, "what to keep")
+    page.open("new")
+    page.wait("document.querySelectorAll('#agent option').length")
+    choose(page, "#agent", "offers")
+    page.tap("summary", "More")
+    check(page, axe, "Thinking", "In a new work tree")
+
+
 def test_a_command_is_completed(session: tuple[Page, str]) -> None:
     page, _ = session
     page.type(".composer textarea", "/comp")
@@ -109,6 +124,7 @@ def test_a_plan_is_read_and_approved(make_page: MakePage, bridge: Bridge, phone:
     plan = "# The plan\\n\\n1. Read **all**\\n2. Write"
     say(page, f'/tool ExitPlanMode {{"plan": "{plan}"}}')
     page.find(".deciding .markdown strong", "all")
+    page.tap(".rule-offers summary", "Go on, and for this session…")
     page.find(".rule-offer button", "Go on, and for this session: edits of files")
     page.tap(".reasons button", "Say what to change")
     page.type(".reasons input", "First the tests")

@@ -9,6 +9,7 @@ from tests.conformance.phone import Phone
 from tests.web.actions import say
 from tests.web.browser import Page
 from tests.web.conftest import MakePage
+from tests.web.test_screens import check
 
 pytestmark = pytest.mark.web
 OFFER = "Approve, and for this session: builds and tests"
@@ -26,6 +27,7 @@ def session(make_page: MakePage, bridge: Bridge, phone: Phone) -> tuple[Page, st
 def test_a_rule_is_kept_shown_and_taken_back(session: tuple[Page, str]) -> None:
     page, _ = session
     say(page, '/tool Bash {"command": "pytest -q"}')
+    page.tap(".rule-offers summary", "Approve, and for this session…")
     page.find(".rule-offer .meta", "Not: installing, deploying")
     page.tap(".rule-offer button", OFFER)
     page.wait_text("Bash is over.")
@@ -37,7 +39,22 @@ def test_a_rule_is_kept_shown_and_taken_back(session: tuple[Page, str]) -> None:
     page.find("dialog .empty", "Every call that changes something asks.")
     page.tap("dialog button", "Close")
     say(page, '/tool Bash {"command": "npm test"}')
-    page.find(".rule-offer button", OFFER)
+    page.find(".rule-offers summary", "Approve, and for this session…")
+
+
+def test_its_screens(session: tuple[Page, str], axe: str) -> None:
+    page, _ = session
+    say(page, '/tool Bash {"command": "pytest -q"}')
+    page.tap(".reasons button", "Reject and say why")
+    page.tap(".rule-offers summary", "Approve, and for this session…")
+    check(page, axe, "Not: installing, deploying")
+    page.tap(".deciding a", "Details")
+    page.tap("dialog .rule-offers summary", "Approve, and for this session…")
+    check(page, axe, "Not: installing, deploying")
+    page.tap("dialog .rule-offer button", OFFER)
+    page.tap("dialog button", "Done")
+    page.tap("header button", "1 rule")
+    check(page, axe, "builds and tests")
 
 
 def test_a_refusal_says_why(session: tuple[Page, str], phone: Phone) -> None:

@@ -38,8 +38,7 @@ def test_tasks_are_one_card(session: tuple[Page, str], bridge: Bridge, axe: str)
     change = {"taskId": "1", "status": "completed"}
     ended = {"success": True, "taskId": "1", "updatedFields": ["status"]}
     called(bridge, sid, "u", "TaskUpdate", change, ended)
-    page.wait_text("1 of 2 tasks done")
-    page.find(".steps li", "✓ Find the bug")
+    page.wait_text("1 of 2 tasks done", "✓ Find the bug")
     assert page.js("document.querySelectorAll('details.tool').length") == 1
     check(page, axe, "Mend it")
 
@@ -68,5 +67,5 @@ def test_a_subagent_is_one_row(session: tuple[Page, str], bridge: Bridge, axe: s
         post(sid, JOB, tool="Agent", tool_use_id="a", result={"agentId": SUBAGENT["agent_id"]}),
     )
     page.wait("document.querySelector('[data-state=completed] .call')")
-    page.find(".tool .meta", "2 calls")
+    page.find(".tool .whose", "2 calls")
     page.wait_equal("document.querySelectorAll('.calls > li').length", 0)

@@ -151,10 +151,15 @@ function updateTool(node, item) {
   const line = item.calls ? jobOf(item) : callLine(item.tool, item.params, item.description);
   setPart(details, ".call", line);
   const word = state === "pending" && item.atMachine ? "noted" : state;
-  setPart(details, ".meta", dotted(WORDS[word], about(item), made(item), duration(item.ms)));
+  const how = dotted(WORDS[word], about(item), made(item), duration(item.ms));
+  setPart(details, ".meta", item.calls ? "" : how);
   const whose = item.row || item.calls ? "" : subagentOf(item.agent); // the row says it
   const rewritten = item.rewritten && "changed by a hook";
-  setPart(details, ".whose", dotted(nowOf(item), whose, rewritten, ruleOf(item)));
+  setPart(
+    details,
+    ".whose",
+    dotted(item.calls && how, nowOf(item), whose, rewritten, ruleOf(item)),
+  );
   const body = /** @type {Element_} */ (details.children[1]);
   const make = (/** @type {Tool} */ one) => makeItem(one, node.app);
   const toggled = () => {
@@ -175,7 +180,8 @@ const ruleOf = ({ rule }) => rule && `by your rule: ${oneLine(rule)}`;
 /** @param {Element_} node @param {Tool} item */
 function updatePlan(node, { tool, steps = [], agent, row }) {
   const done = steps.filter(({ status }) => status === "completed").length;
-  const open = node.querySelector("details")?.open ?? true; // as a person has left it
+  // as a person has left it; what is no card yet is closed
+  const open = node.querySelector(".steps") ? node.querySelector("details")?.open : true;
   const [name, unit] = tool === "TodoWrite" ? ["Plan", "step"] : ["Tasks", "task"];
   node.replaceChildren(
     h(
@@ -242,7 +248,8 @@ function showDecision(node, item, state) {
 function fillTool(place, item, { go, id }) {
   if (place.dataset.version === String(item.version)) return;
   place.dataset.version = String(item.version);
-  const input = inputOf(item.params, item.diff);
+  const { prompt } = item.params; // of a subagent
+  const input = item.calls && prompt ? String(prompt) : inputOf(item.params, item.diff);
   const path = item.params.file_path ?? item.params.notebook_path ?? item.params.path;
   fill(
     place,

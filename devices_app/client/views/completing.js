@@ -5,7 +5,13 @@ import { fill, h } from "../parts/dom.js";
 import { visible } from "../parts/text.js";
 
 const LIST = "completions";
-const ROW = { minHeight: "var(--tap)", padding: "0.375rem 0.75rem", overflowWrap: "anywhere" };
+const ROW = {
+  display: "grid",
+  alignContent: "center",
+  minHeight: "var(--tap)",
+  padding: "0.375rem 0.75rem",
+  overflowWrap: "anywhere",
+};
 const SHOWN = 50;
 const QUIET_MS = 150; // without a key, then files are asked for
 

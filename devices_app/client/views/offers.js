@@ -14,15 +14,16 @@ export const optionFields = (options, choose) =>
   options.map((option) => {
     const id = `option-${option.id}`;
     const chosen = option.choices.find(({ value }) => value === option.value);
-    const name = h("label", { for: id }, visible(option.name));
     if (option.kind === "plan") {
       const change = (/** @type {any} */ { target }) =>
         choose(option, target.checked ? "on" : "off");
       const box = h("input", { id, type: "checkbox", on: { change } });
       box.checked = option.value === "on";
       const about = option.choices.find(({ value }) => value === "on")?.description;
-      return h("div.form", {}, h("div", {}, box, " ", name), h("p.hint", {}, visible(about ?? "")));
+      const name = h("label.check", {}, box, h("span", {}, visible(option.name)));
+      return h("div.form", {}, name, h("p.hint", {}, visible(about ?? "")));
     }
+    const name = h("label", { for: id }, visible(option.name));
     const change = (/** @type {any} */ { target }) => choose(option, target.value);
     const select = h(
       "select",

@@ -38,7 +38,7 @@ export function pastView({ model, go }, chosen) {
     asks.hidden = Boolean(history);
     if (!before) fill(list);
     more.hidden = true;
-    said.textContent = history ? oneLine(history) : "Reading…";
+    said.textContent = history ? `Not listed. ${oneLine(history)}` : "Reading…";
     if (history) return;
     const query = search.value.trim();
     try {

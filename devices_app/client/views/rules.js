@@ -7,18 +7,19 @@ import { ago, counted, oneLine, visible } from "../parts/text.js";
 const REASON_CHARS = 2000;
 
 /**
- * Make a button for each rule that is offered with a call: it approves the call, and keeps it.
+ * Make a fold with a button for each rule that is offered with a call: it approves the call, and
+ * keeps it.
  *
  * @param {Approval} approval
  * @param {(id: string) => unknown} approve
  * @returns {Element_[]}
  */
-export const ruleButtons = (
+export function ruleButtons(
   { remember, risk_level: risk },
   approve,
   words = "Approve, and for this session",
-) =>
-  (remember ?? []).map((rule) => {
+) {
+  const offers = (remember ?? []).map((rule) => {
     const label = `${words}: ${oneLine(rule.label)}`;
     const act = () => approve(rule.id);
     const node =
@@ -29,6 +30,9 @@ export const ruleButtons = (
     const covers = h("span.meta", {}, `Covers ${visible(rule.covers)}. `);
     return h("div.rule-offer", {}, node, covers, h("span.meta", {}, `Not: ${visible(rule.not)}.`));
   });
+  if (!offers.length) return [];
+  return [h("details.browse.rule-offers", {}, h("summary", {}, `${words}…`), offers)];
+}
 
 /**
  * Make a line in which to say why a call is rejected, shown by a button.
@@ -36,7 +40,8 @@ export const ruleButtons = (
  * @param {(reason: string) => unknown} reject
  */
 export function whyForm(reject, words = "Reject and say why") {
-  const line = h("input", { type: "text", maxlength: REASON_CHARS, "aria-label": "Why" });
+  const about = { type: "text", maxlength: REASON_CHARS, "aria-label": "Why" };
+  const line = h("input", { ...about, placeholder: "Why" });
   const say = () => reject(line.value.trim());
   const node = form("why", say, line, h("button.reject", { type: "submit" }, words.split(" ")[0]));
   node.hidden = true;
