@@ -16,6 +16,7 @@ from tests.agents.conftest import surrounded
 from tests.conformance import agents
 from tests.conformance.approvals import decide, notifications, of
 from tests.conformance.phone import Phone
+from tests.conformance.terminal import shown
 from tests.faults.quick import QuickBridge, nursery
 from tests.servers import PATIENCE, wait_until
 
@@ -45,6 +46,27 @@ def programs(bridge: QuickBridge) -> list[psutil.Process]:
 
 def payloads(phone: Phone, session_id: str, type_: str) -> list[dict[str, Any]]:
     return [message["payload"] for message in of(phone, type_, session_id)]
+
+
+def read_by_the_model(model: Model) -> str:
+    """The last tool result that the model was given."""
+    blocks = [
+        block
+        for message in model.requests[-1]["messages"]
+        if isinstance(message["content"], list)
+        for block in message["content"]
+    ]
+    return str([block for block in blocks if block["type"] == "tool_result"][-1]["content"])
+
+
+def value_of(option: str, offered: dict[str, Any]) -> str:
+    return str({one["id"]: one["value"] for one in offered["options"]}[option])
+
+
+def choose(phone: Phone, session_id: str, option: str, value: str) -> str:
+    """Choose a value of an option; the one that it has then."""
+    chosen = {"session_id": session_id, "option_id": option, "value": value}
+    return value_of(option, phone.request("session_set", chosen)["payload"])
 
 
 def write(model: Model, bridge: QuickBridge, phone: Phone) -> tuple[str, str]:
@@ -203,9 +225,7 @@ def test_a_plan_that_lets_it_edit(model: Model, bridge: QuickBridge, phone: Phon
         [Text("Done.")],
     )
     session_id = agents.begin(bridge, phone, agent=claude.NAME)
-    chosen = {"session_id": session_id, "option_id": "plan", "value": "on"}
-    answer = phone.request("session_set", chosen)["payload"]
-    assert {one["id"]: one["value"] for one in answer["options"]}["plan"] == "on"
+    assert choose(phone, session_id, "plan", "on") == "on"
     agents.say(phone, session_id, prompt)
     asked = agents.question(phone, session_id)
     assert asked["tool"] == "ExitPlanMode"
@@ -218,4 +238,75 @@ def test_a_plan_that_lets_it_edit(model: Model, bridge: QuickBridge, phone: Phon
     decide(phone, session_id, asked["tool_call_id"], "rejected")
     phone.expect("stream_end", session_id=session_id, finish_reason="stop")
     assert not (bridge.root / "made").exists()
+    agents.end(phone, session_id)
+
+
+def test_a_rule_until_it_is_taken_back(model: Model, bridge: QuickBridge, phone: Phone) -> None:
+    """D68: the next equal call runs unasked; then it asks, and the model reads why it may not."""
+    made, reason = bridge.root / f"made-{uuid.uuid4()}", "Not on a Friday."
+    prompt = model.play(
+        "rule", [Tool("Bash", {"command": f"touch {made.name}"})], [Text("So it is.")]
+    )
+    session_id = agents.begin(bridge, phone, agent=claude.NAME)
+    agents.say(phone, session_id, prompt)
+    asked = agents.question(phone, session_id)
+    decide(phone, session_id, asked["tool_call_id"], "approved", remember="exact")
+    phone.expect("stream_end", session_id=session_id, finish_reason="stop")
+    made.unlink()
+
+    agents.ask(phone, session_id, prompt)
+    [call] = [one for one in payloads(phone, session_id, "tool_call") if "rule" in one]
+    assert call["decided_by"] == "rule" and call["params"] == asked["params"]
+    result = payloads(phone, session_id, "tool_result")[-1]
+    assert result["tool_call_id"] == call["tool_call_id"] and result["result"]["success"]
+    assert len(payloads(phone, session_id, "approval_required")) == 1
+    made.unlink()
+
+    phone.send("rule_remove", {"session_id": session_id, "rule_id": call["rule"]["id"]})
+    phone.collect(lambda: not shown(phone, session_id).get("rules"), "it is gone")
+    agents.say(phone, session_id, prompt)
+    asked = agents.question(phone, session_id)
+    decide(phone, session_id, asked["tool_call_id"], "rejected", reason=reason)
+    phone.expect("stream_end", session_id=session_id, finish_reason="stop")
+    assert reason in read_by_the_model(model) and not made.exists()
+    agents.end(phone, session_id)
+
+
+def test_a_plan_that_is_refused_and_then_approved(
+    model: Model, bridge: QuickBridge, phone: Phone
+) -> None:
+    """D69: why it is refused the model reads; approved without a rule, its edits still ask."""
+    file, reason = bridge.root / f"{uuid.uuid4()}.txt", "Say how you test it."
+    prompt = model.play(
+        "refused_plan",
+        [Tool("ExitPlanMode", {"plan": "# The plan"})],
+        [Tool("ExitPlanMode", {"plan": "# The plan, tested"})],
+        [Tool("Write", {"file_path": str(file), "content": "one\n"})],
+        [Text("Done.")],
+    )
+    session_id = agents.begin(bridge, phone, agent=claude.NAME)
+    assert choose(phone, session_id, "plan", "on") == "on"
+    agents.say(phone, session_id, prompt)
+    plan = agents.question(phone, session_id)
+    decide(phone, session_id, plan["tool_call_id"], "rejected", reason=reason)
+    plan = agents.question(phone, session_id)
+    assert plan["tool"] == "ExitPlanMode" and reason in read_by_the_model(model)
+    decide(phone, session_id, plan["tool_call_id"], "approved")
+    asked = agents.question(phone, session_id)
+    assert asked["tool"] == "Write" and not file.exists()
+    decide(phone, session_id, asked["tool_call_id"], "approved")
+    phone.expect("stream_end", session_id=session_id, finish_reason="stop")
+    offered = payloads(phone, session_id, "session_options")[-1]
+    assert value_of("plan", offered) == "off" and file.read_text() == "one\n"
+    agents.end(phone, session_id)
+
+
+def test_another_model(model: Model, bridge: QuickBridge, phone: Phone) -> None:
+    """D69: from the next message on it is the model that a phone has chosen."""
+    session_id = agents.begin(bridge, phone, agent=claude.NAME)
+    agents.ask(phone, session_id, "play:hello")
+    assert "haiku" not in model.requests[-1]["model"]
+    assert choose(phone, session_id, "model", "haiku") == "haiku"
+    agents.ask(phone, session_id, "play:hello")
+    assert "haiku" in model.requests[-1]["model"]
     agents.end(phone, session_id)
