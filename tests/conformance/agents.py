@@ -43,8 +43,10 @@ def begin(bridge: Bridge, phone: Phone, session_id: str | None = None, agent: st
     return str(ready["payload"]["session_id"])
 
 
-def say(phone: Phone, session_id: str, content: str) -> None:
-    phone.send("message", {"session_id": session_id, "content": content, "role": "user"})
+def say(phone: Phone, session_id: str, content: str) -> str:
+    """Send a message; its id."""
+    body = {"session_id": session_id, "content": content, "role": "user"}
+    return phone.send("message", body)
 
 
 def ask(phone: Phone, session_id: str, content: str) -> list[Message]:
@@ -70,6 +72,17 @@ def words(messages: list[Message]) -> str:
     return "".join(
         message["payload"]["content"] for message in messages if message["type"] == "stream_chunk"
     )
+
+
+def answers(phone: Phone, session_id: str) -> list[str]:
+    """The answers that have ended, in words."""
+    found: dict[str, str] = {}
+    for one in of(phone, "stream_chunk", session_id):
+        payload = one["payload"]
+        found[payload["message_id"]] = found.get(payload["message_id"], "") + payload["content"]
+    ended = [one["payload"] for one in of(phone, "stream_end", session_id)]
+    assert {one["finish_reason"] for one in ended} <= {"stop", "error"}
+    return [found.get(one["message_id"], "") for one in ended]
 
 
 def tool(phone: Phone, session_id: str, name: str = "Bash", /, **params: Any) -> dict[str, Any]:

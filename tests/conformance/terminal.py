@@ -162,6 +162,17 @@ def shown(phone: Phone, session_id: str) -> dict[str, Any]:
     return told[-1] if told else {}
 
 
+def take_back(phone: Phone, session_id: str, rule_id: str) -> None:
+    """Remove a rule; return when the session is shown without it."""
+
+    def is_shown() -> bool:
+        return rule_id in [one["id"] for one in shown(phone, session_id).get("rules") or ()]
+
+    phone.collect(is_shown, "the session shows the rule")
+    phone.send("rule_remove", {"session_id": session_id, "rule_id": rule_id})
+    phone.collect(lambda: not is_shown(), "it is gone")
+
+
 def until(phone: Phone, session_id: str, **state: Any) -> dict[str, Any]:
     """Wait until the phone was told that the session is so; return what it was told."""
     phone.collect(lambda: shown(phone, session_id).items() >= state.items(), f"it is {state}")

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.conformance.agent_tools import bridge_of, script_of, session_of
-from tests.conformance.agents import ask, end, question, say, words
+from tests.conformance.agents import answers, ask, end, question, say, words
 from tests.conformance.approvals import decide, of
 from tests.conformance.bridge import Bridge
 from tests.conformance.phone import Phone
@@ -34,12 +34,6 @@ def own():
 threading.Thread(target=own, daemon=True).start()"""
 
 
-def said(phone: Phone, session_id: str, content: str) -> str:
-    """Send a message; its id."""
-    body = {"session_id": session_id, "content": content, "role": "user"}
-    return phone.send("message", body)
-
-
 def until_state(phone: Phone, session_id: str, message_id: str, state: str) -> list[str]:
     """Every state of the message, in order, once it has this one."""
 
@@ -51,24 +45,13 @@ def until_state(phone: Phone, session_id: str, message_id: str, state: str) -> l
     return states()
 
 
-def answers(phone: Phone, session_id: str) -> list[str]:
-    """The answers that have ended, in words."""
-    found: dict[str, str] = {}
-    for one in of(phone, "stream_chunk", session_id):
-        payload = one["payload"]
-        found[payload["message_id"]] = found.get(payload["message_id"], "") + payload["content"]
-    ended = [one["payload"] for one in of(phone, "stream_end", session_id)]
-    assert {one["finish_reason"] for one in ended} <= {"stop", "error"}
-    return [found.get(one["message_id"], "") for one in ended]
-
-
 def test_a_message_that_waits_its_turn(
     bridge: Bridge, phone: Phone, other: Phone, session: str
 ) -> None:
     """Every phone learns that it is queued, and when the agent has it."""
-    first = said(phone, session, GO)
+    first = say(phone, session, GO)
     assert until_state(other, session, first, "given") == ["given"]
-    waits = said(phone, session, "hello")
+    waits = say(phone, session, "hello")
     until_state(other, session, waits, "queued")
     (bridge.root / "go").touch()
     assert until_state(other, session, waits, "given") == ["queued", "given"]
@@ -79,7 +62,7 @@ def test_a_message_that_a_busy_agent_takes_later(phone: Phone, other: Phone, ses
     """What the agent says while the message waits is a turn of its own."""
     ask(phone, session, BUSY)
     phone.messages.clear()
-    sent = said(phone, session, "hello")
+    sent = say(phone, session, "hello")
     states = until_state(other, session, sent, "given")
     assert states[0] == "queued" and states.count("given") == 1
     phone.collect(lambda: len(answers(phone, session)) == 2, "both turns")
@@ -90,7 +73,7 @@ def test_a_message_that_a_busy_agent_takes_later(phone: Phone, other: Phone, ses
 def test_a_message_that_a_busy_agent_never_takes(phone: Phone, other: Phone, session: str) -> None:
     """Every phone learns that it was refused, and why; the next one is taken."""
     ask(phone, session, "/do agent.busy = ['busy'] * 1000")
-    sent = said(phone, session, "hello")
+    sent = say(phone, session, "hello")
     assert until_state(other, session, sent, "refused") == ["queued", "refused"]
     error = phone.expect("error", session_id=session)["payload"]
     assert "busy with something of its own" in error["message"]

@@ -10,7 +10,7 @@ from tests.conformance.agents import ask, begin, end, log_of, resume, say, tool
 from tests.conformance.approvals import decide, notifications, of
 from tests.conformance.bridge import Bridge
 from tests.conformance.phone import Phone
-from tests.conformance.terminal import shown
+from tests.conformance.terminal import shown, take_back
 from tests.faults.quick import bridge_of_module
 
 pytestmark = [pytest.mark.spec("ws.approval_response"), pytest.mark.spec("ws.rule_remove")]
@@ -122,8 +122,7 @@ def test_what_nobody_may_remember(phone: Phone, session: str) -> None:
 
 def test_a_rule_is_taken_back(phone: Phone, session: str) -> None:
     rule = keep(phone, session, "builds", command="pytest -q")
-    phone.send("rule_remove", {"session_id": session, "rule_id": rule["id"]})
-    phone.collect(lambda: not rules(phone, session), "it is gone")
+    take_back(phone, session, rule["id"])
     assert approved_by(phone, session, "npm test") is None
     for id_, where, code in (
         (rule["id"], session, "PROTO_INVALID_MESSAGE"),

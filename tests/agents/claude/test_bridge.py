@@ -16,7 +16,7 @@ from tests.agents.conftest import surrounded
 from tests.conformance import agents
 from tests.conformance.approvals import decide, notifications, of
 from tests.conformance.phone import Phone
-from tests.conformance.terminal import shown
+from tests.conformance.terminal import take_back
 from tests.faults.quick import QuickBridge, nursery
 from tests.servers import PATIENCE, wait_until
 
@@ -262,8 +262,7 @@ def test_a_rule_until_it_is_taken_back(model: Model, bridge: QuickBridge, phone:
     assert len(payloads(phone, session_id, "approval_required")) == 1
     made.unlink()
 
-    phone.send("rule_remove", {"session_id": session_id, "rule_id": call["rule"]["id"]})
-    phone.collect(lambda: not shown(phone, session_id).get("rules"), "it is gone")
+    take_back(phone, session_id, call["rule"]["id"])
     agents.say(phone, session_id, prompt)
     asked = agents.question(phone, session_id)
     decide(phone, session_id, asked["tool_call_id"], "rejected", reason=reason)

@@ -2,8 +2,9 @@
 
 It speaks OpenAI's two interfaces, Anthropic's and Gemini's, since each agent has one of them.
 
-``do: say TEXT``, ``do: run COMMAND``, ``do: write PATH TEXT``, ``do: edit PATH OLD NEW`` (a tool
-call, then "All done."; a space in the path is %20), ``do: count N`` (a word each 50 ms), ``do: hold
+``do: say TEXT``, ``do: run COMMAND``, ``do: write PATH TEXT``, ``do: edit PATH OLD NEW`` (the tools
+that it takes, one of which reads before an edit, then "All done."; a space in the path is %20),
+``do: count N`` (a word each 50 ms), ``do: hold
 TEXT`` (the first word, and the others when ``go_on`` is set), ``do: fail``.
 """
 
@@ -55,6 +56,7 @@ class Reply:
 # What agents call the tool that runs a command and the one that writes a file.
 COMMANDS = ("run_shell_command", "bash", "Bash", "exec_command", "shell_command", "Execute")
 WRITERS = ("write_file", "write", "Write", "create", "Create")
+READERS = ("read_file", "read", "Read", "view", "ReadFile")
 PATHS = ("file_path", "filePath", "path")
 EDITORS = ("edit", "Edit", "replace", "edit_file", "search_replace", "StrReplaceFile")
 
@@ -81,12 +83,16 @@ def _obey(verb: str, rest: str, *, done: int, tools: dict[str, Json]) -> Reply:
         return Reply(re.findall(r"\S+\s*", rest), held=verb == "hold")
     if verb == "count":
         return Reply([f"{number} " for number in range(int(rest))], pause=WORD_SECONDS)
+    path, _, text = rest.partition(" ")
+    path = unquote(path)
+    if verb == "edit" and set(EDITORS) & tools.keys() and set(READERS) & tools.keys():
+        if not done:  # many refuse to edit what was not read
+            return _call(READERS, dict.fromkeys(PATHS, path), tools)
+        done -= 1
     if done:
         return Reply(["All ", "done."])
     if verb == "run":
         return _call(COMMANDS, _running(rest), tools)
-    path, _, text = rest.partition(" ")
-    path = unquote(path)
     if verb == "edit" and set(EDITORS) & tools.keys():
         return _call(EDITORS, _editing(path, *text.split()[:2]), tools)
     if not set(WRITERS) & tools.keys():  # codex writes by commands

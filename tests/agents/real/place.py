@@ -78,10 +78,19 @@ class Talk:
         assert self.ready["type"] == "session_ready", self.ready
         self.session = str(self.ready["payload"]["session_id"])
 
-    def say(self, content: str) -> None:
-        """A prompt, without waiting for anything; what came before it counts no more."""
+    def say(self, content: str) -> str:
+        """A prompt, without waiting for anything; its id. What came before it counts no more."""
         self.phone.untaken.clear()
-        say(self.phone, self.session, content)
+        return say(self.phone, self.session, content)
+
+    def begin(self, content: str) -> Message | None:
+        """A prompt whose answer has begun; its first words, if the agent says them before all."""
+        heard = len(self.place.model.heard)
+        self.say(content)
+        if self.place.agent.streams:
+            return self.phone.expect("stream_chunk", SECONDS, session_id=self.session)
+        wait_until(lambda: any(content in one for one in self.place.model.heard[heard:]))
+        return None
 
     def turn(self, content: str, *decisions: Decision) -> list[Message]:
         """A prompt, with decisions in that order, the last again and again; what came of it."""
@@ -115,9 +124,9 @@ class Talk:
             SECONDS,
         )
 
-    def decide(self, asked: dict[str, Any], decision: Decision) -> None:
+    def decide(self, asked: dict[str, Any], decision: Decision, **more: str) -> None:
         word, changed = (decision, None) if isinstance(decision, str) else ("modified", decision)
-        answer = decide(self.phone, self.session, asked["tool_call_id"], word, changed)
+        answer = decide(self.phone, self.session, asked["tool_call_id"], word, changed, **more)
         assert answer["payload"].get("forwarded") is True, answer
 
     def interrupt(self) -> Message:

@@ -24,7 +24,8 @@ class Real:
     repository that allow everything, by their path, in which {ran} is a file to make: each its
     text, or the name of a text of the table. ``needs``: programs of the machine. ``memory``: which
     files of MEMORY its model is given. ``modifies``: it runs a call as a person changed it.
-    ``failure``: how it ends a turn whose model has failed. ``reads_unasked``: it runs commands
+    ``failure``: how it ends a turn whose model has failed. ``streams``: it passes words on as they
+    come, and not each text when it is whole. ``reads_unasked``: it runs commands
     that only read without asking, and no way is known to have it ask.
     """
 
@@ -37,6 +38,7 @@ class Real:
     memory: list[str]
     modifies: bool = False
     failure: str = "error"
+    streams: bool = True
     reads_unasked: bool = False
     barred: dict[str, str] = field(default_factory=dict)
     directory: str = ""
@@ -67,17 +69,8 @@ def _read() -> tuple[dict[str, Real], list[str]]:
 REAL, MEMORY = _read()
 
 
-# Agents whose whole matrix nobody has seen pass yet: skipped, and said, unless they are asked for.
-UNSEEN = {
-    "droid": "its answers were not seen to stream from the scripted model",
-    "vibe": "its matrix was not run with the mode `ask`",
-}
-
-
 def lacks(agent: Real) -> str:
     """Why this agent cannot be run here, in a line; empty when it can."""
-    if agent.name in UNSEEN and not os.environ.get("AGENTS_UNSEEN"):
-        return f"{agent.name}: {UNSEEN[agent.name]} (AGENTS_UNSEEN=1 runs it)"
     return next(filter(None, (_missing(need, agent.name) for need in agent.needs)), "")
 
 

@@ -12,8 +12,9 @@ import pytest
 from tests.agents.real.place import SECONDS, Decision, Place, Talk, payloads
 from tests.agents.real.table import MEMORY
 from tests.conformance.agent_tools import status, wait_status
-from tests.conformance.agents import log_of, start, words
+from tests.conformance.agents import answers, log_of, start, words
 from tests.conformance.phone import Message
+from tests.conformance.terminal import take_back
 from tests.servers import wait_until
 
 pytestmark = [pytest.mark.agents, pytest.mark.timeout(400)]
@@ -42,11 +43,10 @@ def test_turn(begin: Begin, place: Place) -> None:
     """The first words are there while the others are not; a turn may fail, and the next works."""
     talk = begin()
     place.model.go_on.clear()
-    talk.say("do: hold Good morning from the model")
-    first = talk.phone.expect("stream_chunk", SECONDS, session_id=talk.session)
+    first = talk.begin("do: hold Good morning from the model")
     place.model.go_on.set()
     assert talk.answer()["payload"]["finish_reason"] == "stop"
-    assert first["payload"]["content"].strip() == "Good"
+    assert first is None or first["payload"]["content"].strip() == "Good"
     assert words(log_of(talk.phone, talk.session)) == "Good morning from the model"
 
     failed = talk.turn("do: fail")
@@ -115,13 +115,58 @@ def test_every_command_asks(begin: Begin, place: Place, command: str) -> None:
     assert result["result"]["success"] is False and talk.files() == ["kept"]
 
 
-def test_a_refused_edit_is_not_made(begin: Begin) -> None:
-    """It does not show that the agent asked: some refuse an edit of a file that was not read."""
+def test_an_edit_asks(begin: Begin) -> None:
+    """The file is as it was until its edit is approved, and stays so when that is refused."""
     talk = begin()
     kept = talk.directory / "kept"
     kept.write_text("alpha beta\n")
-    talk.turn(f"do: edit {quote(str(kept))} alpha gamma", "rejected")
-    assert kept.read_text() == "alpha beta\n"
+    for decision in ("rejected", *["approved"] * TRIES):
+        talk.say(f"do: edit {quote(str(kept))} alpha gamma")
+        asked = talk.next_stop()["payload"]
+        assert asked["tool"] in ("Edit", "Bash") and str(kept) in str(asked["params"]), asked
+        assert kept.read_text() == "alpha beta\n"
+        talk.decide(asked, decision)
+        talk.answer(decision)
+        if kept.read_text() != "alpha beta\n":
+            break
+    assert decision == "approved" and "gamma" in kept.read_text()
+
+
+def test_a_rule(begin: Begin) -> None:
+    """It approves the very same call, which runs; taken back, the call asks again (D68)."""
+    talk, order = begin(), "do: run touch made"
+    talk.say(order)
+    talk.decide(talk.next_stop()["payload"], "approved", remember="exact")
+    talk.answer("approved")
+    (talk.directory / "made").unlink(missing_ok=True)
+    said = until_made(talk, order, "made")
+    assert not payloads(said, "approval_required")
+    [rule] = [call["rule"] for call in payloads(said, "tool_call") if "rule" in call]
+    (talk.directory / "made").unlink()
+    take_back(talk.phone, talk.session, rule["id"])
+    said = talk.turn(order, "rejected")
+    assert len(payloads(said, "approval_required")) == 1 and talk.files() == []
+
+
+def test_busy(begin: Begin, place: Place) -> None:
+    """A message sent in a turn waits for its end, then is given: an answer each, in order."""
+    talk = begin()
+    place.model.go_on.clear()
+    talk.begin("do: hold One two three")
+    waits = talk.say("do: say after it")
+    talk.phone.expect("message_state", message_id=waits, state="queued")
+    place.model.go_on.set()
+    for _ in range(2):
+        assert talk.answer()["payload"]["finish_reason"] == "stop"
+    talk.phone.expect("message_state", SECONDS, message_id=waits, state="given")
+    assert answers(talk.phone, talk.session) == ["One two three", "after it"]
+    steps = [
+        one["payload"].get("state", "end")
+        for one in talk.phone.messages
+        if one["type"] == "stream_end" or one["payload"].get("message_id") == waits
+        if one["type"] in ("stream_end", "message_state")
+    ]
+    assert steps[:2] == ["queued", "end"]
 
 
 def test_modify(begin: Begin, place: Place) -> None:
@@ -140,8 +185,7 @@ def test_modify(begin: Begin, place: Place) -> None:
 def test_interrupt(begin: Begin) -> None:
     """During text, and while a call waits for its decision; the next turn works."""
     talk = begin()
-    talk.say("do: count 2000")
-    talk.phone.expect("stream_chunk", SECONDS, session_id=talk.session)
+    talk.begin("do: count 2000")
     assert talk.interrupt()["payload"]["finish_reason"] == "stop"
 
     talk.say("do: run touch never")
@@ -156,8 +200,7 @@ def test_resume(begin: Begin, place: Place) -> None:
     """Killed with the bridge in a turn: resumed, it knows what was said, and still asks."""
     talk, bridge = begin(), place.bridge
     talk.turn("do: say remember the marmalade")
-    talk.say("do: count 2000")
-    talk.phone.expect("stream_chunk", SECONDS, session_id=talk.session)
+    talk.begin("do: count 2000")
     assert place.processes()
     bridge.kill()
     bridge.start()
@@ -223,8 +266,7 @@ def test_memory(begin: Begin, place: Place) -> None:
 def test_killed_agent(begin: Begin, place: Place) -> None:
     """Whichever of its processes is killed: the turn ends with an error, nothing is left."""
     talk = begin()
-    talk.say("do: count 2000")
-    talk.phone.expect("stream_chunk", SECONDS, session_id=talk.session)
+    talk.begin("do: count 2000")
     for pid in place.processes(talk.directory):
         with contextlib.suppress(psutil.NoSuchProcess):  # one has ended with another
             psutil.Process(pid).kill()
