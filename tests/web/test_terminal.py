@@ -138,6 +138,14 @@ def test_a_terminal_is_answered(
         page.wait_text("Answered by you")
         close_sheet(page)
 
+        plan = agent.asks("ExitPlanMode", {"plan": "# The plan\n\n1. Read **all**"})
+        open_approval(page, "ExitPlanMode")
+        page.find("dialog .markdown strong", "all")
+        page.find("dialog .reject", "Keep planning")
+        page.tap("dialog .primary", "Go on")
+        assert plan.answer() == {"behavior": "allow", "updatedInput": {}}
+        close_sheet(page)
+
         first = agent.asks("Bash", {"command": "make test"})
         open_approval(page, "make test")
         page.find("dialog .primary", "Approve")

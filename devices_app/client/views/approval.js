@@ -117,15 +117,15 @@ function decider(approval, model, { open, done }) {
   const retry = () => model.call("retry", itemOf(approval, model)?.message.id ?? "");
   const told = () => reaches(model.home.approvals[key] ?? approval);
   const plans = isPlan(approval);
-  const approve = () => (plans ? "Go on" : told() ? "Approve" : "Record approval");
+  const approve = () => (!told() ? "Record approval" : plans ? "Go on" : "Approve");
   const refuse = () =>
-    plans
-      ? "Keep planning"
-      : questionsOf(approval).length
-        ? "Decline"
-        : told()
-          ? "Reject"
-          : "Record rejection";
+    questionsOf(approval).length
+      ? "Decline"
+      : !told()
+        ? "Record rejection"
+        : plans
+          ? "Keep planning"
+          : "Reject";
   /** @type {Record<string, () => Child>} */
   const buttons = {
     decided: done,
@@ -288,7 +288,7 @@ function watchEnd(body, hint, tell) {
 
 // The agent has planned, and asks whether to begin (D69).
 /** @param {Approval} _ */
-const isPlan = ({ tool, source }) => tool === "ExitPlanMode" && source === "agent_sdk";
+const isPlan = ({ tool }) => tool === "ExitPlanMode";
 
 // The parameters as JSON, with each number as it came.
 /** @param {Approval} _ */
