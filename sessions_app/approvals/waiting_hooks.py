@@ -33,20 +33,22 @@ log = structlog.get_logger("bridge.hooks")
 
 UNSTORED_SECONDS = 10.0  # a hook whose event is not stored by then: its transaction failed
 ELSEWHERE_SECONDS = 3.0  # in which another process hands a decision over, and says so
-DESK_SECONDS = 0.2  # the registry must say so long that the desk has answered: calls follow another
+DESK_SECONDS = 0.2  # of signs that the desk has answered, before they count
 _PENDING = ToolCall.Decision.PENDING
 
 
 class _Handed(NamedTuple):
     """Hold when a decision was given to a hook (seconds since 1970).
 
-    ``took``: whether the hook has taken it; ``first``: the desk had answered before.
+    ``took``: whether the hook has taken it; ``first``: the desk had answered before; ``command``:
+    the decision's key, 0 without one.
     """
 
     at: float
     hook: HeldHook
     took: bool
     first: bool
+    command: int
 
 
 # by the key of the call: until it is stored whether the hook took it, then what came of it
@@ -121,10 +123,10 @@ def _look() -> None:
                 held_hooks.release(nonce)
         elif record.decision != _PENDING:  # another process has stored it
             _hand_over(record.pk, nonce)
-        elif hook.has_ended() or not (hook.beside or is_away) or _is_gone(hook.process):
+        elif not (hook.beside or is_away) or _is_gone(hook.process):
             _leave(record, hook, at_desk=False)
-        elif _answered_at_desk(record, hook):
-            _leave(record, hook, at_desk=True)
+        elif _is_answered(record, hook):
+            _leave(record, hook, at_desk=_moved_on(record, hook, hook.since))
     _store_given()
     _settle(list(_handed.items()))
 
@@ -133,12 +135,13 @@ def _is_gone(process: ProcessNote) -> bool:
     return is_comparable(process) and not lives(process)
 
 
-def _answered_at_desk(record: ToolCall, hook: HeldHook) -> bool:
-    """Return whether the registry says, for a while, that the dialog was answered.
+def _is_answered(record: ToolCall, hook: HeldHook) -> bool:
+    """Return whether the hook has ended, or the registry says that its dialog was answered.
 
-    Between two dialogs it says for a moment that the agent works.
+    Either for a while: a No ends the hook before the registry says so, and between two dialogs the
+    registry says for a moment that the agent works.
     """
-    if not _moved_on(record, hook, hook.since):
+    if not hook.has_ended() and not _moved_on(record, hook, hook.since):
         hook.answered = None
         return False
     hook.answered = hook.answered or time.monotonic()
@@ -147,10 +150,14 @@ def _answered_at_desk(record: ToolCall, hook: HeldHook) -> bool:
 
 def _moved_on(record: ToolCall, hook: HeldHook, since: float) -> bool:
     """Return whether the registry says that the agent has gone on after ``since``."""
-    if not hook.beside:
-        return False  # it shows no dialog, so it never waited
-    found = processes.registered_state(record.session.session_id, hook.process)
+    found = _registered(record, hook)
     return found is not None and found[0] != processes.WAITING and found[1] > since
+
+
+def _registered(record: ToolCall, hook: HeldHook) -> tuple[str, float] | None:
+    if not hook.beside:
+        return None  # it shows no dialog, so it never waited
+    return processes.registered_state(record.session.session_id, hook.process)
 
 
 def _leave(record: ToolCall, hook: HeldHook, *, at_desk: bool) -> None:
@@ -188,14 +195,15 @@ def _deliver(call: Iterable[ToolCall], nonce: str) -> None:
 
 def _hand_over(key: int, nonce: str) -> None:
     """Give a hook that is held here the decision that is stored, once."""
-    if (hook := held_hooks.take(nonce)) is None:
-        return
     record = _record(key)
     command = _command_of(record)
-    first = _moved_on(record, hook, hook.since)
-    took = command is not None and not first and hook.hand_over(answer_of(record.tool, command))
+    if (hook := held_hooks.take(nonce)) is None:  # after what may fail: then it is still held
+        return
+    first, took = _moved_on(record, hook, hook.since), False
+    if command is not None and not first:
+        took = hook.hand_over(answer_of(record.tool, json.loads(command.payload)))
     at_desk = first or (not took and _moved_on(record, hook, hook.since))
-    _given[key] = _Handed(time.time(), hook, took, at_desk)
+    _given[key] = _Handed(time.time(), hook, took, at_desk, command.pk if command else 0)
     hook.close()
     held_hooks.on_change()
     _store_given()
@@ -206,6 +214,7 @@ def _store_given() -> None:
     for key, given in list(_given.items()):
         with outbox() as box:
             record = _record(key)
+            Command.objects.filter(pk=given.command).update(taken_at=timezone.now())
             if record.hook == given.hook.nonce:
                 record.forwarded = given.took
                 decisions.end_wait(box, record.session, record)
@@ -222,16 +231,14 @@ def _settle_record(box: Outbox, record: ToolCall, outcome: str) -> None:
     record.session.save(update_fields=["turn", "doing"])
 
 
-def _command_of(record: ToolCall) -> dict[str, str] | None:
-    """Take the decision out of the session's commands; None if it is not there."""
+def _command_of(record: ToolCall) -> Command | None:
+    """Return the decision among the session's commands; None if it is not there."""
     waiting = Command.objects.filter(
         session=record.session, kind=inbox.Kind.DECIDE, taken_at=None
     ).order_by("pk")
     for command in waiting:
-        payload: dict[str, str] = json.loads(command.payload)
-        if payload["tool_call_id"] == record.tool_call_id:
-            Command.objects.filter(pk=command.pk).update(taken_at=timezone.now())
-            return payload
+        if json.loads(command.payload)["tool_call_id"] == record.tool_call_id:
+            return command
     return None
 
 
@@ -242,8 +249,9 @@ def _settle(handed: Iterable[tuple[int, _Handed]]) -> None:
         if record is None or record.outcome:  # an event has shown it
             del _handed[key]
             continue
-        outcome = ""
-        if _moved_on(record, hook, at - 0.05):
+        outcome, state = "", _registered(record, hook)
+        # also a dialog that is up since then: it is the next one
+        if state is not None and state[1] > at - 0.05:
             outcome = ToolCall.Outcome.TAKEN
         elif time.time() - at > limits.HOOK_OUTCOME_SECONDS:
             outcome = ToolCall.Outcome.NOT_CONFIRMED

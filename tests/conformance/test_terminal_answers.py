@@ -1,8 +1,10 @@
 """A terminal is answered from the phone: the hook waits beside the dialog (D66)."""
 
 import os
+import sqlite3
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -157,6 +159,33 @@ def test_no_at_the_desk_ends_the_hook(phone: Phone, agent: Terminal, sid: str) -
     assert decide(phone, sid, call, "approved")["payload"]["forwarded"] is False
 
 
+def test_what_is_said_after_a_no_at_the_desk_is_too_late(
+    phone: Phone, agent: Terminal, sid: str
+) -> None:
+    """The registry says that the turn is over, and nobody waits any more."""
+    dialog = agent.asks("Bash", LS)
+    call = asked(phone, sid)["tool_call_id"]
+    shows(agent)
+    agent.refuse(dialog)
+    agent.register("idle", time.time())
+    phone.expect("approval_state", session_id=sid)
+    decide(phone, sid, call, "approved")
+    until_outcome(phone, sid, "desk_first")
+
+
+def test_a_next_dialog_shows_that_an_answer_was_taken(
+    phone: Phone, agent: Terminal, sid: str
+) -> None:
+    """It may be up before anybody has seen that the agent went on."""
+    dialog = agent.asks("Bash", LS)
+    call = asked(phone, sid)["tool_call_id"]
+    shows(agent)
+    decide(phone, sid, call, "rejected")
+    assert dialog.answer() is not None
+    shows(agent)
+    until_outcome(phone, sid, "taken")
+
+
 @pytest.mark.parametrize("decision", ["rejected", "modified"])
 def test_the_desk_answered_at_the_same_moment(
     phone: Phone, agent: Terminal, sid: str, decision: str
@@ -307,6 +336,25 @@ def test_it_ends_with_its_agent(phone: Phone, agent: Terminal, sid: str) -> None
     asked(phone, sid)
     agent.kill()
     assert phone.expect("approval_state", session_id=sid)["payload"]["answerable"] is False
+
+
+def test_a_decision_outlives_a_database_that_refuses(
+    bridge: Bridge, phone: Phone, agent: Terminal, sid: str
+) -> None:
+    """The dialog gets it at once; what came of it is told when it can be stored."""
+    dialog = agent.asks("Bash", LS)
+    call = asked(phone, sid)["tool_call_id"]
+    with closing(sqlite3.connect(bridge.data / "bridge.sqlite3", isolation_level=None)) as database:
+        database.execute(
+            "CREATE TRIGGER refuse BEFORE UPDATE ON sessions_app_command"
+            " BEGIN SELECT RAISE(ABORT, 'refused'); END"
+        )
+        decide(phone, sid, call, "approved")
+        assert dialog.answer() == {"behavior": "allow"}
+        database.execute("DROP TRIGGER refuse")
+    assert phone.expect("approval_state", session_id=sid)["payload"]["answerable"] is False
+    goes_on(agent)
+    until_outcome(phone, sid, "taken")
 
 
 def test_fifty_wait(bridge: Bridge, phone: Phone, agent: Terminal, sid: str) -> None:

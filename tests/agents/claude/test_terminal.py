@@ -4,10 +4,12 @@ import fcntl
 import json
 import os
 import pty
+import re
 import struct
 import subprocess
 import termios
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -49,6 +51,7 @@ class Desk:
         self._ours, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
         self.shown = b""
+        self._pressed = 0.0  # when a dialog was last answered
         self.answered = 0  # what was shown of the dialogs that have been answered
         environment = os.environ | {"TERM": "xterm-256color", "DISABLE_AUTOUPDATER": "1"}
         self.process = subprocess.Popen(
@@ -62,7 +65,7 @@ class Desk:
         )
         os.close(theirs)
         threading.Thread(target=self._read, daemon=True).start()
-        wait_until(lambda: "manualmodeon" in self.text(), self.tail)
+        wait_until(lambda: re.search("(manual|plan)modeon", self.text()), self.tail)
 
     def _read(self) -> None:
         try:
@@ -89,17 +92,21 @@ class Desk:
         self.press("\r")
 
     def allow(self) -> None:
-        """Say Yes in the dialog, which may come after the hook has asked."""
+        self.answer("\r")
+
+    def answer(self, key: str) -> None:
+        """Press a key in the dialog, which may come after the hook has asked."""
         wait_until(lambda: "Doyouwant" in self.text(self.answered), self.tail)
         wait_until(lambda: self.status() == "waiting", self.tail)
-        wait_until(self._answered, self.tail)
+        wait_until(lambda: self._answered(key), self.tail)
         self.answered = len(self.shown)
 
-    def _answered(self) -> bool:
-        """Press Enter as long as the program says that its dialog waits: it may miss the first."""
+    def _answered(self, key: str) -> bool:
+        """Press it now and then while the program says that its dialog waits: it may miss one."""
         waits = self.status() == "waiting"
-        if waits:
-            self.press("\r")
+        if waits and time.monotonic() - self._pressed > 2:
+            self._pressed = time.monotonic()
+            self.press(key)
         return not waits
 
     def status(self) -> str:
