@@ -14,7 +14,7 @@ from tests.conformance.approvals import decide, decided, notifications, of
 from tests.conformance.bridge import Bridge
 from tests.conformance.phone import Phone
 
-Do = Callable[[str], None]
+Do = Callable[[str], str]
 
 script, bridge, session = script_of("plain"), bridge_of(), session_of("plain")
 
