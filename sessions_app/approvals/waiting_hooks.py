@@ -136,9 +136,9 @@ def _is_gone(process: ProcessNote) -> bool:
 
 
 def _is_answered(record: ToolCall, hook: HeldHook) -> bool:
-    """Return whether the hook has ended, or the registry says that its dialog was answered.
+    """Return whether the hook has ended, or its dialog was answered.
 
-    Either for a while: a No ends the hook before the registry says so, and between two dialogs the
+    For a while: a No ends the hook before the registry says so, and between two dialogs the
     registry says for a moment that the agent works.
     """
     if not hook.has_ended() and not _moved_on(record, hook, hook.since):

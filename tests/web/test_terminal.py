@@ -138,6 +138,22 @@ def test_a_terminal_is_answered(
         page.wait_text("Answered by you")
         close_sheet(page)
 
+        first = agent.asks("Bash", {"command": "make test"})
+        open_approval(page, "make test")
+        page.find("dialog .primary", "Approve")
+        agent.refuse(first)
+        page.find("dialog .primary", "Record approval")
+        assert not page.js("document.querySelector('dialog .reasons')")
+    finally:
+        agent.kill()
+
+
+def test_a_plan(make_bridge: MakeBridge, make_page: MakePage, tmp_path: Path) -> None:
+    """D66: it reads as one of an agent here; where no hook waits, an answer is only recorded."""
+    bridge = make_bridge(**SOONER)
+    page = make_page(bridge).pair()
+    agent = Terminal(bridge.data, new_session(), str(bridge.root), tmp_path / "home")
+    try:
         plan = agent.asks("ExitPlanMode", {"plan": "# The plan\n\n1. Read **all**"})
         open_approval(page, "ExitPlanMode")
         page.find("dialog .markdown strong", "all")
@@ -146,12 +162,11 @@ def test_a_terminal_is_answered(
         assert plan.answer() == {"behavior": "allow", "updatedInput": {}}
         close_sheet(page)
 
-        first = agent.asks("Bash", {"command": "make test"})
-        open_approval(page, "make test")
-        page.find("dialog .primary", "Approve")
-        agent.refuse(first)
+        plan = agent.asks("ExitPlanMode", {"plan": "Shorter"})
+        open_approval(page, "Shorter")
+        page.find("dialog .primary", "Go on")
+        agent.refuse(plan)
         page.find("dialog .primary", "Record approval")
-        assert not page.js("document.querySelector('dialog .reasons')")
     finally:
         agent.kill()
 
