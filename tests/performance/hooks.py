@@ -7,6 +7,7 @@ import re
 import subprocess
 import tempfile
 import time
+from asyncio.subprocess import PIPE
 from collections import defaultdict
 from itertools import cycle, islice
 from pathlib import Path
@@ -14,7 +15,8 @@ from statistics import median
 
 from bridge_project.kernel.limits import MB
 from hooks_app.producer.shell_command import BRIDGE_SECONDS, answer_command
-from tests.conformance.samples import hook
+from tests.conformance.bridge import Bridge
+from tests.conformance.samples import hook, new_session
 from tests.hooks.scripted import fixture
 from tests.live.test_real_hooks import Agent
 from tests.performance.load import quantile
@@ -64,6 +66,7 @@ def hookwait(rounds: int, _: float) -> Report:
         commands = {"fork+exec": ("exec true", small)}
         commands |= {"hook": (installed, small), "hook, 200 kB": (installed, large)}
         _compare(report, "bridge up", commands, rounds)
+        asyncio.run(_answer(report, ours))
         _wait(report, ours.data / "spool")
         ours.stop()
         _compare(report, "bridge down", commands, rounds)
@@ -73,14 +76,21 @@ def hookwait(rounds: int, _: float) -> Report:
 WATCHED_SECONDS = 10.0
 
 
+ANSWERS = 50
+
+
+def _beside() -> dict[str, str]:
+    """What a hook knows that may wait: this process is the program that shows the dialog."""
+    return os.environ | {"CLAUDE_CODE_ENTRYPOINT": "cli", "CLAUDE_PID": str(os.getpid())}
+
+
 def _wait(report: Report, spool: Path) -> None:
     """Measure what a hook takes while it waits for an answer beside a dialog (D66)."""
-    known = {"CLAUDE_CODE_ENTRYPOINT": "cli", "CLAUDE_PID": str(os.getpid())}
     with subprocess.Popen(
         ["/bin/sh", "-c", answer_command(str(spool))],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        env=os.environ | known,
+        env=_beside(),
     ) as hook:
         assert hook.stdin
         hook.stdin.write(json.dumps(fixture(ASKS)).encode())
@@ -94,6 +104,41 @@ def _wait(report: Report, spool: Path) -> None:
         report.goal("a hook that waits, MB", megabytes, 3.0)
         report.goal("a hook that waits, ms of CPU an hour", cpu, 20.0)
         hook.terminate()
+
+
+async def _answer(report: Report, ours: Bridge) -> None:
+    """Measure from the hook's start to the phone, and from there until the hook has answered."""
+    session, shown, taken = new_session(), list[float](), list[float]()
+    ours.accept(hook("SessionStart", session))
+    phone = await connect(ours, ours.device_token(), session)
+    command = answer_command(str(ours.data / "spool"))
+    for number in range(WARM_UP + ANSWERS):
+        call = {"session_id": session, "tool_input": {"command": f"touch {number}"}}
+        start = clock()
+        waits = await asyncio.create_subprocess_exec(
+            *("/bin/sh", "-c", command), stdin=PIPE, stdout=PIPE, env=_beside()
+        )
+        printed = asyncio.create_task(_printed(waits, json.dumps(fixture(ASKS) | call).encode()))
+        card = (await phone.expect("approval_required"))["payload"]
+        shown.append((clock() - start) * 1e3)
+        decided = {"decision": "approved", "modifications": None}
+        about = {"session_id": session, "tool_call_id": card["tool_call_id"]}
+        start = clock()
+        await phone.ask("approval_response", "approval_recorded", **about, **decided)
+        text, end = await printed
+        assert b'"allow"' in text, text
+        taken.append((end - start) * 1e3)
+    phone.close()
+    for what, took, most in (("to the card", shown, 100.0), ("from the tap", taken, 150.0)):
+        del took[:WARM_UP]
+        report.add(f"{what} (D66)", median(took), quantile(took, 0.9), max(took), "", "", 0)
+        report.goal(f"a dialog {what}, p50", median(took), most, "ms")
+
+
+async def _printed(waits: asyncio.subprocess.Process, event: bytes) -> tuple[bytes, float]:
+    """What a hook has said at its end, and when that was."""
+    text, _ = await waits.communicate(event)
+    return text, clock()
 
 
 def _cpu_ms(process: Path) -> float:

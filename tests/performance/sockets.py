@@ -51,10 +51,13 @@ class Socket(asyncio.Protocol):
     async def ask(self, type_: str, answer: str, **payload: Any) -> dict[str, Any]:
         sent = {"type": type_, "id": new_id(), "timestamp": now(), "payload": payload}
         self.transport.write(encoded(json.dumps(sent).encode()))
+        return await self.expect(answer)
+
+    async def expect(self, type_: str) -> dict[str, Any]:
         async with asyncio.timeout(30):
             while True:
                 for message in self.messages:
-                    if message["type"] == answer:
+                    if message["type"] == type_:
                         self.messages.remove(message)
                         return message
                     assert message["type"] not in ("connection_error", "error"), message
