@@ -5,12 +5,15 @@ import json
 import subprocess
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.conformance import agents
+from tests.conformance.approvals import decide
 from tests.conformance.https import assert_error
 from tests.conformance.samples import new_session, prompt
+from tests.conformance.terminal import Terminal
 from tests.faults.hosts import Host, bridge_on, hosts
 from tests.faults.load import under_load
 from tests.faults.quick import QuickBridge
@@ -162,6 +165,30 @@ def test_a_phone_goes_on_while_the_disk_is_full(disk: Disk) -> None:
         return phone.numbers(sid) == [3]
 
     wait_until(only_the_new_one, "the acknowledgement is stored")
+
+
+def test_a_hook_that_waits_for_an_answer(disk: Disk, tmp_path: Path) -> None:
+    """D66: what cannot be stored is no decision, and the dialog stands; then it can be given."""
+    bridge, sid = disk.bridge, new_session()
+    agent = Terminal(bridge.data, sid, str(bridge.root), tmp_path / "home", disk.host.enter)
+    phone = bridge.phone().ready()
+    try:
+        dialog = agent.asks("Bash", {"command": "ls"})
+        phone.expect("session_started", session_id=sid)
+        phone.join(sid)
+        question = phone.expect("approval_required", session_id=sid)["payload"]
+        assert question["answerable"] is True
+        disk.store_nothing()
+        answer = decide(phone, sid, question["tool_call_id"], "approved")
+        assert answer["payload"]["code"] == "STORAGE_UNAVAILABLE" and not dialog.over
+        disk.free()
+        wait_until(lambda: bridge.post_hook(prompt(new_session(), 1)).status == 200, "room again")
+        answer = decide(phone, sid, question["tool_call_id"], "rejected", reason="Not now")
+        assert answer["payload"]["forwarded"] is True
+        assert dialog.answer() == {"behavior": "deny", "message": "Not now"}
+    finally:
+        phone.close()
+        agent.kill()
 
 
 def test_hooks_on_a_full_disk(disk: Disk) -> None:
