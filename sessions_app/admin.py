@@ -17,7 +17,9 @@ from bridge_project.kernel.terminal_output import shown_output
 from bridge_project.kernel.text import without_controls
 from bridge_project.protocol import jsontext
 from devices_app.admin import LongAdmin, ReadOnlyAdmin
+from devices_app.models import AuditEntry
 from sessions_app.agents import registry
+from sessions_app.approvals.rules import store as rules
 from sessions_app.models import LogRow, Session, ToolCall
 
 AGENTS = "admin/sessions_app/agents.html"
@@ -76,7 +78,7 @@ class SessionAdmin(ReadOnlyAdmin):
     search_fields = ("session_id", "title", "working_directory")
     fields = (
         *("title", "session_id", "state", "reason", "agent_type", "kind", "asks"),
-        *("working_directory", "turn", "pending_approvals", "hook_count"),
+        *("working_directory", "turn", "pending_approvals", "rules_now", "hook_count"),
         *("created_at", "last_activity_at", "closed_at"),
     )
     list_display_links = ("title", "state")
@@ -84,6 +86,15 @@ class SessionAdmin(ReadOnlyAdmin):
     @display(description="state", ordering="status", label=STATUS_COLOURS)
     def state(self, session: Session) -> str:
         return session.status
+
+    @display(description="rules")
+    def rules_now(self, session: Session) -> SafeString:
+        """Show what approves calls without asking, for as long as it holds."""
+        lines = (
+            (one["label"], one["device"], one["since"], one["used"]) for one in rules.of(session)
+        )
+        line = "<li>{} ({}, since {}, used {} times)</li>"
+        return format_html('<ul class="bridge-history">{}</ul>', format_html_join("", line, lines))
 
     def get_urls(self) -> list[URLPattern]:
         view = self.admin_site.admin_view(self.agents_view)
@@ -143,7 +154,8 @@ class ApprovalAdmin(LongAdmin):
 
     @display(description="decided by", ordering="decided_by")
     def by(self, call: ToolCall) -> str:
-        return str(call.device or call.decided_by)
+        rule = "a rule of " if call.decided_by == ToolCall.DecidedBy.RULE else ""
+        return f"{rule}{call.device or call.decided_by}"
 
     @display(description="command or input")
     def command(self, call: ToolCall) -> SafeString | str:
@@ -160,18 +172,28 @@ class ApprovalAdmin(LongAdmin):
     @display(description="history")
     def history(self, call: ToolCall) -> SafeString:
         """Show when an approval was asked for, decided (by whom) and run."""
+        by_rule = call.decided_by == ToolCall.DecidedBy.RULE
         who = {"device": f"on the device {call.device}", "agent": "at the machine"}
+        if by_rule:
+            who["rule"] = f"by the rule “{_rule_of(call)}” of the device {call.device}"
         why = f" ({call.reason})" if call.reason else ""
         decided = f"{call.get_decision_display()} {who.get(call.decided_by, 'by the bridge')}{why}."
         ran = "The tool has run." if call.result is not None else "The call is over."
         steps = (
-            (call.created_at, "Asked by the agent."),
+            (call.created_at, "Begun by the agent." if by_rule else "Asked by the agent."),
             (call.decided_at, decided),
             (call.finished_at, ran),
         )
         entries = ((f"{at:%Y-%m-%d %H:%M:%S} UTC", text) for at, text in steps if at)
         lines = format_html_join("", "<li><time>{}</time> {}</li>", entries)
         return format_html('<ol class="bridge-history">{}</ol>', lines)
+
+
+def _rule_of(call: ToolCall) -> str:
+    """Return the label of the rule that approved a call, which the audit trail has."""
+    about = {"session_id": call.session.session_id, "subject": call.tool_call_id}
+    found = AuditEntry.objects.filter(action="decision", at__gte=call.created_at, **about).first()
+    return str(found.details.get("rule", "")) if found else ""
 
 
 @admin.register(LogRow)

@@ -74,7 +74,7 @@ class Commands:
         self.console.current = None
 
     async def approve(self, number: str = "", option: str = "") -> None:
-        """approve [N [ID]]: approve the waiting call, or number N, in one of its ways"""
+        """approve [N [ID]]: approve the waiting call, or number N, in a way or by a rule"""
         if render.questions(asked := self._waiting(number)):
             raise Wrong("It is a question: `answer` it, or `reject` it.")
         await self._decide(asked, "approved", option=option)
@@ -82,6 +82,23 @@ class Commands:
     async def reject(self, number: str = "") -> None:
         """reject [N]: reject the only waiting call, or number N of `sessions`"""
         await self._decide(self._waiting(number), "rejected")
+
+    async def rules(self) -> None:
+        """rules: the rules of the chosen session, which approve calls without asking"""
+        known = self._rules()
+        for number, one in enumerate(known, 1):
+            self.show(f"{number}  {render.rule(one)}")
+        if not known:
+            self.show("No rule: every call that changes something asks.")
+
+    async def forget(self, number: str) -> None:
+        """forget N: take back number N of `rules`"""
+        known = self._rules()
+        if not number.isdecimal() or not 1 <= int(number) <= len(known):
+            raise Wrong("There is no such rule: `rules` lists them.")
+        gone = known[int(number) - 1]
+        await self._ask("rule_remove", rule_id=gone["id"])
+        self.show(f"-- taken back: {clean(gone['label'])}")
 
     async def modify(self, text: str) -> None:
         """modify [N] {JSON}: approve it with other parameters"""
@@ -153,7 +170,8 @@ class Commands:
     ) -> None:
         ids = {"session_id": asked["session_id"], "tool_call_id": asked["tool_call_id"]}
         how = ids | {"decision": decision, "modifications": params}
-        how |= {"option_id": option} if option else {}
+        offered = {one["id"] for one in asked.get("remember") or []}
+        how |= {"remember" if option in offered else "option_id": option} if option else {}
         recorded = await self._ask("approval_response", **how)
         nobody = NOTED if asked.get("source") == "hooks" else "No agent took it."
         taken = "" if recorded["forwarded"] else f". {nobody}"
@@ -166,6 +184,10 @@ class Commands:
         if "session_id" not in payload:
             payload = payload | {"session_id": self._named("")}
         return self.console.client, payload
+
+    def _rules(self) -> list[Message]:
+        """Return the rules of the chosen session. Raises Wrong."""
+        return list(self.console.sessions.get(self._named(""), {}).get("rules") or [])
 
     def _named(self, word: str) -> str:
         """Return the session of a number in `sessions`, of an id, or the chosen one."""

@@ -69,7 +69,8 @@ def _content(name: str, body: Message) -> tuple[str, int, str] | None:
             queued = " (queued)" if body.get("queued") is True else ""
             return "prompt", BOLD, plain(body.get("prompt")) + queued
         case "tool_call":
-            return "calls", DIM, _call(body)
+            label = _object(body.get("rule")).get("label")
+            return "calls", DIM, _call(body) + (f" [by your rule: {plain(label)}]" if label else "")
         case "approval_required":
             return "asks", YELLOW, _asks(body)
         case "tool_result":
@@ -114,7 +115,18 @@ def _asks(body: Message) -> str:
         return f"{body.get('description')}\n[{where or 'answer N'}]"
     risk = str(body.get("risk_level"))
     ways = [f"\n{one['id']}: {one['name']}" for one in body.get("options") or []]
+    if not body.get("decision"):
+        ways += [f"\n{one['id']}: {plain(_offer(one), 400)}" for one in body.get("remember") or []]
     return f"{_call(body, CALL_CHARS)} [{', '.join(filter(None, (risk, where)))}]{''.join(ways)}"
+
+
+def _offer(rule: Message) -> str:
+    return f"and for this session {rule['label']}: {rule['covers']}. Not: {rule['not']}."
+
+
+def rule(one: Message) -> str:
+    """Write a rule of a session, who set it and how often it was used."""
+    return f"{plain(one['label'])}  ({plain(one['device'])}, used {one['used']} times)"
 
 
 def _result(body: Message) -> str:

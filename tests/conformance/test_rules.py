@@ -1,11 +1,12 @@
 """Yes once for all of a session: rules that a person chooses on a call (D68)."""
 
 import json
+import re
 from typing import Any
 
 import pytest
 
-from tests.conformance.admin import Admin, rows_of
+from tests.conformance.admin import Admin, links_of, rows_of, text_of
 from tests.conformance.agents import ask, begin, end, log_of, resume, say, tool
 from tests.conformance.approvals import decide, notifications, of
 from tests.conformance.bridge import Bridge
@@ -90,6 +91,32 @@ def test_a_rule_approves_what_is_like_it_and_nothing_else(
         row for row in rows_of(Admin(bridge, "ada").page(TRAIL)) if "rule" in row and session in row
     ]
     assert len(trail) == 1 and "decision" in trail[0], "it is in the audit trail"
+
+
+def test_the_admin_site_shows_rules_and_what_they_approved(
+    bridge: Bridge, phone: Phone, session: str
+) -> None:
+    rule = keep(phone, session, "builds", command="pytest -q")
+    assert approved_by(phone, session, "npm test") == rule["id"]
+    phone.collect(lambda: rules(phone, session)[0]["used"] == 1, "its use is counted")
+    admin = Admin(bridge, "eve")
+    words = f"{rule['label']} ({rule['device']}, since {rule['since']}, used 1 times)"
+    assert words in detail(admin, "session", session)
+    calls = admin.page(f"/admin/sessions_app/toolcall/?q={session}")
+    (row,) = (one for one in rows_of(calls) if "npm test" in one)
+    assert f"a rule of {rule['device']}" in row
+    said = detail(admin, "toolcall", session)
+    assert f"by the rule “{rule['label']}” of the device {rule['device']}" in said
+    assert "Begun by the agent." in said
+    end(phone, session)
+    assert words not in detail(admin, "session", session)
+
+
+def detail(admin: Admin, model: str, session: str) -> str:
+    """The text of the newest one of a session."""
+    listed = admin.page(f"/admin/sessions_app/{model}/?q={session}")
+    address = next(one for one in links_of(listed) if re.search(rf"/{model}/\d+/change/", one))
+    return text_of(admin.page(address.partition("?")[0]))
 
 
 def test_the_very_same_call(phone: Phone, session: str) -> None:

@@ -1,11 +1,13 @@
 """Who is sent a push, when, and what is in it (D56)."""
 
+import re
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.conformance.admin import Admin, text_of
 from tests.conformance.bridge import Bridge
 from tests.conformance.https import Response, assert_error, assert_now, parse_time
 from tests.conformance.phone import Phone
@@ -186,6 +188,33 @@ def test_a_receipt_says_that_it_was_shown(
     phone.ready()
     last = subscribe(phone, browser)["payload"]["last"]
     assert_now(last["shown_at"])
+
+
+def test_the_admin_site_says_what_became_of_the_last_push(bridge: Bridge, browser: Browser) -> None:
+    """D74: in words, of each device; also that its address is gone."""
+    pairing, admin = bridge.mint("--name", "the one that is pushed to"), Admin(bridge, "ada")
+    listed = admin.page("/admin/devices_app/device/?q=the+one+that+is+pushed+to")
+    number = re.search(r"/device/(\d+)/change/", listed)
+    assert number is not None
+
+    def says(words: str) -> bool:
+        page = text_of(admin.page(f"/admin/devices_app/device/{number[1]}/change/"))
+        return re.search(words, page) is not None
+
+    assert says("It has asked for no pushes.")
+    phone = bridge.phone(pairing).ready()
+    subscribe(phone, browser)
+    assert says("None yet.")
+    phone.close()
+    finish(bridge)
+    (said,) = browser.wait()
+    wait_until(lambda: says("accepted by localhost, "))
+    assert not says("; shown ")
+    receipt(bridge, phone.token, {"notification_id": said["notification_id"]})
+    assert says("accepted by localhost, .*; shown ")
+    browser.answer(status(410))
+    finish(bridge)
+    wait_until(lambda: says("failed at localhost: .*; it has no address since "))
 
 
 def receipt(bridge: Bridge, token: str, body: Any) -> Response:

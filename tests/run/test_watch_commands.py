@@ -16,6 +16,7 @@ from tests.conformance.samples import hook, new_id, new_session
 from tests.faults.quick import bridge_of_module
 from tests.run import afternoon
 from tests.run.terminal import Program
+from tests.servers import wait_until
 
 CHANGED = "modified  +1     -1     kept.txt"
 
@@ -103,6 +104,27 @@ def test_approvals(bridge: Bridge, sid: str, repository: Repository) -> None:
         for call_id, decision in zip(calls, ("approved", "rejected", "modified"), strict=True):
             again = decide(phone, sid, call_id, decision, changed)
             assert again["type"] == "approval_recorded", again
+
+
+def test_rules(bridge: Bridge) -> None:
+    """D68: one is chosen with a call, seen, used, and taken back."""
+    with Program(bridge.environment, "watch", terminal=False) as watch:
+        watch.until("connected to")
+        watch.ask("start demo .", "-- started ")
+        watch.ask("rules", "No rule: every call that changes something asks.")
+        watch.ask('say /tool Bash {"command": "pytest -q"}', "builds: and for this session ")
+        watch.ask("approve 1 builds", "-- Bash: approved", "Bash is over.")
+        watch.ask('say /tool Bash {"command": "npm test"}', "[by your rule: builds and tests]")
+        rule = re.compile(r"^1  builds and tests  \(.*, used 1 times\)$", re.MULTILINE)
+
+        def is_listed() -> bool:  # it is told of changes within some seconds
+            watch.say("rules")
+            return rule.search(watch.shown) is not None
+
+        wait_until(is_listed)
+        watch.ask("forget 2", "-- There is no such rule: `rules` lists them.")
+        watch.ask("forget 1", "-- taken back: builds and tests")
+        watch.ask("end", "ended")
 
 
 ASKS = "AskUserQuestion"
