@@ -22,6 +22,8 @@ ENVIRONMENT = {
     # wait for them before the session is paused or closed.
     "CLAUDE_CODE_DISABLE_BACKGROUND_TASKS": "1",
     "CLAUDE_CODE_DISABLE_CRON": "1",
+    # its list of tasks, which a phone shows as one card; in a terminal it has it by itself
+    "CLAUDE_CODE_ENABLE_TODO_TOOLS": "1",
 }
 _ALWAYS = (
     *("--output-format", "stream-json", "--input-format", "stream-json"),

@@ -31,14 +31,6 @@ TASK = Tool(
 
 
 @pytest.fixture
-def task_tools(monkeypatch: pytest.MonkeyPatch) -> None:
-    from sessions_app.agents.claude import process  # there may be no SDK
-
-    # which the program has by itself with some models only
-    monkeypatch.setitem(process.ENVIRONMENT, "CLAUDE_CODE_ENABLE_TODO_TOOLS", "1")
-
-
-@pytest.fixture
 def background(monkeypatch: pytest.MonkeyPatch) -> None:
     from sessions_app.agents.claude import process  # there may be no SDK
 
@@ -156,7 +148,7 @@ async def test_a_subagent_asks_too(model: Model, session: Drive) -> None:
     assert (first, second) == ("from below", "the report"), "no word that is meant for the model"
 
 
-async def test_tasks(model: Model, task_tools: None, session: Drive) -> None:
+async def test_tasks(model: Model, session: Drive) -> None:
     """The web client reads the list from these calls, and a task's number from its result."""
     new = {"subject": "Find it", "description": "Find the bug"}
     change = {"taskId": "1", "status": "in_progress"}
