@@ -12,7 +12,13 @@ from devices_app import web_client
 from devices_app.push.views import ReceiptView, SubscriptionView
 from files_app.views import ContentView, TreeView
 from hooks_app.views import BatchView, EventView, ReloadHooksView
-from sessions_app.views import SessionEventsView, SessionListView, SessionView
+from sessions_app.views import (
+    AttachmentListView,
+    AttachmentView,
+    SessionEventsView,
+    SessionListView,
+    SessionView,
+)
 
 
 class SessionIdConverter(PathConverter):
@@ -31,6 +37,8 @@ API = {
     **HOOKS,
     "sessions": SessionListView,
     "sessions/<session_id:session_id>/events": SessionEventsView,
+    "sessions/<session_id:session_id>/attachments": AttachmentListView,
+    "sessions/<session_id:session_id>/attachments/<str:attachment_id>": AttachmentView,
     "sessions/<session_id:session_id>": SessionView,
     "ws": system_views.WebSocketView,
     "files/tree": TreeView,

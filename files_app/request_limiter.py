@@ -1,6 +1,7 @@
 """Limit how many file answers are in memory; end git when the server stops."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
@@ -10,11 +11,12 @@ from bridge_project.kernel import child_process, limits
 from bridge_project.kernel.threads import files
 from files_app.git.sandbox import mirror
 
-FILES_PATH: Final = "/api/v1/files/"
+# /files/…, and what was attached to a session
+FILES_PATH: Final = re.compile(r"(?s)/api/v1/(files/|sessions/.+/attachments/)")
 
 
 class FileRequestLimiter:
-    """Answer a few requests to /files/… at a time, in the ``files`` threads.
+    """Answer a few requests for files at a time, in the ``files`` threads.
 
     An ASGI application in front of another. An answer counts until its last piece is handed to the
     connection, since it is in memory until then: clients that do not read hold at most
@@ -27,7 +29,7 @@ class FileRequestLimiter:
         self.waiting = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if not scope["path"].startswith(FILES_PATH):
+        if not FILES_PATH.match(scope["path"]):
             await self.application(scope, receive, send)
             return
         self.waiting += 1

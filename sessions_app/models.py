@@ -205,6 +205,37 @@ class Session(models.Model):
         self.turn = self.Turn.WAITING if self.waits else self.Turn.WORKING
 
 
+class Attachment(models.Model):
+    """Store what is known of a file that a person or an agent sent (D70).
+
+    The file itself is in the data directory: ``attachments/<session's key>/<attachment_id>``.
+    """
+
+    session = models.ForeignKey(Session, on_delete=models.CASCADE, db_index=False)
+    attachment_id = models.CharField(max_length=36)
+    name = models.CharField(max_length=255)
+    type = models.CharField(max_length=32, help_text="By its first bytes.")
+    size = models.IntegerField()
+    sha256 = models.CharField(max_length=64)
+    whole = models.BooleanField(help_text="Whether a picture has an end.")
+    # By which its sender knows it; empty: by nothing.
+    client_id = models.CharField(max_length=limits.CLIENT_MESSAGE_ID_MAX_CHARS, default="")
+    created_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["session", "attachment_id"], name="attachment_once"),
+            models.UniqueConstraint(
+                fields=["session", "client_id", "sha256"],
+                name="attachment_sent_once",
+                condition=~models.Q(client_id=""),
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.type})"
+
+
 class ToolCall(models.Model):
     """Store a tool call and its approval record (D37, D38).
 

@@ -1,25 +1,31 @@
-"""Answer GET /sessions, GET /sessions/:id, POST /sessions/:id/events (D35, D39)."""
+"""Answer what is asked over HTTP about sessions (D35, D39, D70)."""
 
 import uuid
 from typing import Any, cast
 
 import structlog
 from django.db.models import Exists, OuterRef, QuerySet
-from drf_spectacular.utils import extend_schema
+from django.http import HttpResponse
+from django.utils.http import content_disposition_header
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from bridge_project.http import ratelimit
 from bridge_project.http.json import json_model
 from bridge_project.http.view import BridgeAPIView
+from bridge_project.kernel import limits, picture_files
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.protocol import http
 from bridge_project.protocol.types import now_text
+from devices_app import pairing
 from devices_app.authentication import DeviceOrAdmin
 from devices_app.tokens import Principal
-from sessions_app import session_view
+from sessions_app import attachments, session_view
 from sessions_app.agents import prompts
-from sessions_app.models import Join, Session
+from sessions_app.log.outbox import outbox
+from sessions_app.models import Attachment, Join, Session
 from sessions_app.socket import presence
 
 
@@ -121,3 +127,96 @@ class SessionEventsView(BridgeAPIView):
                 raise
         body = {"accepted": driven, "event_id": event_id, "session_id": session.session_id}
         return Response(body, status=202)
+
+
+_FILE = {"application/octet-stream": OpenApiTypes.BINARY}
+_NAMES = {
+    "X-File-Name": "Its name, in UTF-8, percent-encoded where it is not ASCII.",
+    "X-Client-Id": "Made once for this file: sending it again stores nothing twice.",
+}
+
+
+class AttachmentListView(BridgeAPIView):
+    """Store a file for a session that the bridge runs; its body is the file itself.
+
+    Name it in `attachments` of a `message`. The bridge keeps it with the session, up to 256 MB
+    each and 2 GB in all: then the oldest go.
+    """
+
+    rate_group = "attachments"
+    permission_classes = [DeviceOrAdmin]
+    takes_large_bodies = True
+
+    @extend_schema(
+        operation_id="attachment_upload",
+        parameters=[
+            OpenApiParameter(name, str, OpenApiParameter.HEADER, description=text)
+            for name, text in _NAMES.items()
+        ],
+        request=_FILE,
+        responses={201: http.Attachment},
+    )
+    def post(self, request: Request, session_id: str) -> Response:
+        if request.META.get("CONTENT_TYPE", "").startswith("multipart/"):
+            words = "A form is not taken: the body is the file itself."
+            raise BridgeError("UNSUPPORTED_MEDIA_TYPE", words)
+        client_id = request.headers.get("X-Client-Id", "")
+        if len(client_id) > limits.CLIENT_MESSAGE_ID_MAX_CHARS or not client_id.isprintable():
+            raise BridgeError("VALIDATION_ERROR", "X-Client-Id is too long, or not printable.")
+        data = request._request.body
+        if len(data) > limits.ATTACHMENT_BYTES:
+            raise BridgeError("PAYLOAD_TOO_LARGE")
+        session = _find(session_id)
+        _check_takes_files(session)
+        kept = attachments.sent_before(session.pk, client_id, data)
+        if kept is None:
+            device = cast(Principal, request.user).device
+            name = request.headers.get("X-File-Name", "")
+            attachment_id = attachments.write(session.pk, data)
+            with outbox():  # it holds the head of the log: the session stays as it is
+                if device:
+                    pairing.check_not_revoked(device.pk)
+                _check_takes_files(Session.objects.get(pk=session.pk))
+                kept = attachments.sent_before(session.pk, client_id, data)
+                kept = kept or attachments.record(
+                    session,
+                    attachment_id,
+                    data,
+                    name=attachments.name_of(name, picture_files.media_type_of(data)),
+                    client_id=client_id,
+                )
+        return Response(attachments.body_of(kept), status=201)
+
+
+def _check_takes_files(session: Session) -> None:
+    if session.kind != Session.Kind.BRIDGE:
+        raise BridgeError("SESSION_CLOSED", "This session is only observed through hooks.")
+    if session.status == Session.Status.CLOSED:
+        raise BridgeError("SESSION_CLOSED")
+
+
+class AttachmentView(BridgeAPIView):
+    """Return an attachment as it was sent; what is no picture only to be saved."""
+
+    rate_group = "attachments.get"
+    permission_classes = [DeviceOrAdmin]
+
+    @extend_schema(operation_id="attachment", responses={(200, "*/*"): OpenApiTypes.BINARY})
+    def get(self, request: Request, session_id: str, attachment_id: str) -> HttpResponse:
+        kept = None
+        if "\x00" not in attachment_id:
+            found = Attachment.objects.filter(session=_find(session_id))
+            kept = found.filter(attachment_id=attachment_id).first()
+        if kept is None:
+            raise BridgeError("NOT_FOUND", "The session has no such attachment.")
+        try:
+            data = attachments.path_of(kept.session_id, kept.attachment_id).read_bytes()
+        except FileNotFoundError:
+            raise BridgeError("NOT_FOUND", "The attachment is not kept any more.") from None
+        is_picture = kept.type in picture_files.EXTENSIONS
+        headers = {
+            "Content-Disposition": content_disposition_header(not is_picture, kept.name),
+            "X-Content-Type-Options": "nosniff",
+            "Content-Security-Policy": "default-src 'none'; sandbox",
+        }
+        return HttpResponse(data, content_type=kept.type, headers=headers)

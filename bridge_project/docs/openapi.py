@@ -19,6 +19,8 @@ OWN_ERRORS: Final[dict[str, tuple[str, ...]]] = {
     "hook_batch": ("HOOK_INVALID_PAYLOAD",),
     "session": ("SESSION_NOT_FOUND",),
     "session_event": ("SESSION_NOT_FOUND", "SESSION_CLOSED"),
+    "attachment_upload": ("SESSION_NOT_FOUND", "SESSION_CLOSED"),
+    "attachment": ("SESSION_NOT_FOUND", "NOT_FOUND"),
     "websocket": (
         "WS_UPGRADE_REQUIRED",
         "AUTH_INVALID_TOKEN",

@@ -17,7 +17,9 @@ from bridge_project.kernel.errors import BridgeError
 log = structlog.get_logger("bridge.http")
 
 ADMIN_SITE: Final = "/admin/"  # Django's own pages; the API's is /api/v1/admin/
-NO_LARGE_BODY: Final = "Only hook events and messages to a session may have a body this large."
+NO_LARGE_BODY: Final = (
+    "Only hook events, and messages and attachments to a session, may have a body this large."
+)
 
 _BY_STATUS: Final = {
     401: "AUTH_INVALID_TOKEN",

@@ -71,6 +71,8 @@ RATES: Final[dict[str, str]] = {
     "hooks.event": "120/m",
     "hooks.batch": "10/m",
     "sessions": "30/m",
+    "attachments": "30/m",  # uploads (D70)
+    "attachments.get": "300/m",  # a chat with many pictures
     "files": "60/m",
     "push": "30/m",  # receipts and renewals
     "ws": "30/m",  # upgrades, for each address
@@ -183,6 +185,12 @@ STREAM_COALESCE_SECONDS: Final = 0.05  # between two writes of what one agent sa
 STREAM_CHUNK_CHARS: Final = 16_000  # of whatever script, a stream_chunk fits into a replay_buffer
 COMMAND_KEEP_SECONDS: Final = 24 * 3600  # of taken ones, to investigate failures
 TOOL_OUTPUT_BYTES: Final = 256 * 1024  # of what a tool gave, in one tool_result
+ATTACHMENT_BYTES: Final = MAX_MESSAGE_SIZE_MB * MB  # of one picture or file (D70)
+ATTACHMENTS_SESSION_BYTES: Final = 256 * MB  # of a session; then the oldest go
+ATTACHMENTS_TOTAL_BYTES: Final = 2048 * MB
+ATTACHMENTS_A_MESSAGE: Final = 10
+ATTACHMENT_NAME_BYTES: Final = 255  # what file systems take
+ATTACHMENT_LEFTOVER_SECONDS: Final = 3600  # a file without a row was left by a crash, or is new
 PICTURE_TEXT_CHARS: Final = 4096  # of base64: a longer picture is named instead (D70)
 
 # -- certificates (D19) ----------------------------------------------------------------------------

@@ -36,7 +36,8 @@ MEMBER: Final = re.compile(
 # locks, and files that are being written
 NOT_KEPT: Final = re.compile(r"(.*/)?(lock|\.draft.*|\..*\.[0-9a-f]{8})")
 ASIDE: Final = "before-restore-"  # and the time: the directory of what a restore replaced
-STAYS: Final = frozenset({"serve.lock", "backups"})  # the one is held, the others are not replaced
+# the lock is held, the others are in no backup and not replaced
+STAYS: Final = frozenset({"serve.lock", "backups", "attachments"})
 DAMAGED: Final = (tarfile.TarError, zlib.error, EOFError, ValueError, KeyError)
 
 

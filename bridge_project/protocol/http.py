@@ -52,6 +52,16 @@ class UserEvent(Received):
     metadata: dict[str, Any] | None = None
 
 
+class Attachment(Sent):
+    """Describe a stored file; ``type``: by its first bytes, whatever the sender says."""
+
+    attachment_id: str
+    name: str
+    type: types.AttachmentType
+    size: types.Count
+    sha256: str
+
+
 class PushReceipt(Received):
     """Describe the body of POST /push/receipt: the push that was shown."""
 

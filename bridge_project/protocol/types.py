@@ -42,6 +42,9 @@ GitFileStatus = Literal["modified", "added", "deleted", "untracked", "renamed"]
 DiffLineType = Literal["context", "added", "removed"]
 EntryType = Literal["file", "directory"]
 FileEncoding = Literal["utf-8", "base64"]
+AttachmentType = Literal[
+    "image/png", "image/jpeg", "image/gif", "image/webp", "application/octet-stream"
+]  # D70
 HealthWord = Literal["healthy", "unhealthy"]
 # D13
 NotificationType = Literal[

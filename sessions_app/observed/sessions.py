@@ -13,7 +13,7 @@ from bridge_project.protocol.catalogue import encode
 from bridge_project.protocol.client_messages import SessionEnd
 from bridge_project.protocol.server_messages import Notification, SessionStarted
 from bridge_project.protocol.types import SessionEndReason
-from sessions_app import session_view
+from sessions_app import attachments, session_view
 from sessions_app.approvals import service as approvals
 from sessions_app.log.outbox import Outbox, discard_before, outbox
 from sessions_app.models import Feed, Session, ToolCall
@@ -173,5 +173,7 @@ def forget(old: QuerySet[Feed]) -> int:
         discard_before(feed.pk, feed.last_seq + 1)  # all that it had when it was read
         with outbox():  # nothing is appended meanwhile
             gone = old.filter(pk=feed.pk, last_seq=feed.last_seq)
+            for session_pk in gone.values_list("session", flat=True):
+                attachments.remove(session_pk)
             forgotten += gone.delete()[1].get(Feed._meta.label, 0)
     return forgotten

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.timeout(PATIENT)
 SESSIONS = ["plain", "with space", "team/project", "ünï 😀", "100%", "a?b=c#d", "closed"]
 FILES = ["note.txt", "picture.png", "way out", "deep", "../docs/note.txt"]
 PATHS = [".", "docs", *(f"docs/{name}" for name in FILES), "/etc/passwd"]
-OPERATIONS = 18
+OPERATIONS = 20
 
 
 @pytest.fixture(scope="module")

@@ -81,6 +81,16 @@ def test_each_endpoint_has_its_limit(rated: Bridge, of: str) -> None:
     assert rated.get(paths[0], rated.device_token()).status == 200
 
 
+@pytest.mark.slow
+@pytest.mark.spec("limit.rate.attachments")
+def test_uploads_and_downloads_have_their_own(rated: Bridge) -> None:
+    """D70: none of them takes from the others, nor from the other endpoints of sessions."""
+    place, token = f"/api/v1/sessions/{new_session()}/attachments", rated.device_token()
+    until_refused(asker(rated, "POST", place, token=token, body="x"), 30, (404,))
+    until_refused(asker(rated, "GET", f"{place}/{new_id()}", token=token), 300, (404,))
+    assert rated.get("/api/v1/sessions", token).status == 200
+
+
 def test_scraping_refuses_no_health(rated: Bridge) -> None:
     """D17: /metrics has a count of its own."""
     until_refused(asker(rated, "GET", "/metrics", token=rated.admin_token), 60)

@@ -14,6 +14,7 @@ from tests.conformance.approvals import decide
 from tests.conformance.https import assert_error
 from tests.conformance.samples import new_session, prompt
 from tests.conformance.terminal import Terminal
+from tests.conformance.test_attachments import upload
 from tests.faults.hosts import Host, bridge_on, hosts
 from tests.faults.load import under_load
 from tests.faults.quick import QuickBridge
@@ -219,6 +220,20 @@ def test_hooks_on_a_full_disk(disk: Disk) -> None:
     phone.collect(lambda: "the disk was full" in str(phone.messages), "the gap is said")
     phone.close()
     disk.assert_sound()
+
+
+def test_an_upload_to_a_full_disk(disk: Disk) -> None:
+    """D70: 503, and nothing of it stays."""
+    bridge, size = disk.bridge, 10 * 2**20
+    with bridge.phones() as [phone]:
+        session = agents.begin(bridge, phone)
+        disk.fill()
+        (disk.data / "filler").write_bytes(bytes((disk.data / "filler").stat().st_size - size // 2))
+        answer = upload(bridge, session, bytes(size))
+        assert_error(answer, 503, "STORAGE_UNAVAILABLE")
+        assert [path for path in (disk.data / "attachments").rglob("*") if path.is_file()] == []
+        disk.free()
+        assert upload(bridge, session, bytes(size)).status == 201
 
 
 INTO_A_FILE = {

@@ -1,0 +1,64 @@
+"""Tell by a file's bytes whether it is a picture, and a whole one. Pure."""
+
+from typing import Final
+
+EXTENSIONS: Final = {
+    "image/png": ".png",
+    "image/jpeg": ".jpg",
+    "image/gif": ".gif",
+    "image/webp": ".webp",
+}
+"""The media types that count as pictures (D70)."""
+
+_PNG: Final = b"\x89PNG\r\n\x1a\n"
+_JPEG_END: Final = b"\xff\xd9"
+_SCAN: Final = 0xDA  # the marker after which a JPEG's picture itself comes
+
+
+def media_type_of(data: bytes) -> str:
+    """Return the media type of a picture by its first bytes; "" for anything else."""
+    if data.startswith(_PNG):
+        return "image/png"
+    if data.startswith(b"\xff\xd8\xff"):
+        return "image/jpeg"
+    if data.startswith((b"GIF87a", b"GIF89a")):
+        return "image/gif"
+    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
+        return "image/webp"
+    return ""
+
+
+def is_whole(data: bytes) -> bool:
+    """Return whether a picture's last part is there.
+
+    More may follow it, as in some photos. A model that is given half a picture refuses each message of the conversation from then on.
+    """
+    match media_type_of(data):
+        case "image/png":
+            return _png_ends(data)
+        case "image/jpeg":
+            return _jpeg_ends(data)
+        case "image/gif":
+            return data.rstrip(b"\0").endswith(b";")
+        case "image/webp":
+            return int.from_bytes(data[4:8], "little") <= len(data) - 8
+    return False
+
+
+def _png_ends(data: bytes) -> bool:
+    at = len(_PNG)
+    while at + 12 <= len(data):
+        if data[at + 4 : at + 8] == b"IEND":
+            return True
+        at += 12 + int.from_bytes(data[at : at + 4], "big")  # its length, name and checksum
+    return False
+
+
+def _jpeg_ends(data: bytes) -> bool:
+    """Return whether an end follows the scan: a preview in the head has one too."""
+    at = 2
+    while at + 4 <= len(data) and data[at] == 0xFF:
+        if data[at + 1] == _SCAN:
+            return data.find(_JPEG_END, at) > 0
+        at += 2 + int.from_bytes(data[at + 2 : at + 4], "big")
+    return False

@@ -1,0 +1,243 @@
+"""Pictures and files of a session: sent, kept, given back, and refused (D70)."""
+
+import base64
+import hashlib
+import os
+import struct
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from tests.conformance.agents import begin, end
+from tests.conformance.bridge import Bridge, query
+from tests.conformance.https import Response, assert_error, is_uuid
+from tests.conformance.phone import Phone
+from tests.conformance.samples import new_id, prompt
+from tests.faults.quick import QuickBridge, with_limits
+
+MB = 2**20
+
+
+def png(size: int = 8192) -> bytes:
+    """A whole picture of about this size."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        checksum = zlib.crc32(kind + data)
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", checksum)
+
+    head = chunk(b"IHDR", struct.pack(">IIBBBBB", 1, 1, 8, 2, 0, 0, 0))
+    body = chunk(b"IDAT", zlib.compress(b"\0\1\2\3")) + chunk(b"teXt", b"x" * size)
+    return b"\x89PNG\r\n\x1a\n" + head + body + chunk(b"IEND", b"")
+
+
+PNG = png()
+JPEG = base64.b64decode(
+    "/9j/4AAQSkZJRgABAQEASABIAAD/2wBDAP//////////////////////////////////////////////////////////////"
+    "////////////////////////wgALCAABAAEBAREA/8QAFBABAAAAAAAAAAAAAAAAAAAAAP/aAAgBAQABPxA="
+)
+
+
+HEADERS = {
+    "name": "X-File-Name",
+    "client_id": "X-Client-Id",
+    "type": "Content-Type",
+    "coding": "Content-Encoding",
+}
+
+
+def upload(bridge: Bridge, session_id: str, data: bytes = PNG, **about: str) -> Response:
+    headers = {HEADERS[key]: value for key, value in about.items() if key != "token"}
+    where = f"/api/v1/sessions/{quote(session_id, safe='')}/attachments"
+    token = about.get("token", bridge.admin_token)
+    return bridge.https().post(where, token=token, body=data, headers=headers)
+
+
+def sent(bridge: Bridge, session_id: str, data: bytes = PNG, **about: str) -> dict[str, Any]:
+    answer = upload(bridge, session_id, data, **about)
+    assert answer.status == 201, answer
+    return dict(answer.json())
+
+
+def fetch(bridge: Bridge, session_id: str, attachment_id: str, token: str = "") -> Response:
+    where = f"/api/v1/sessions/{session_id}/attachments/{attachment_id}"
+    return bridge.get(where, token or bridge.admin_token)
+
+
+def kept(bridge: Bridge) -> list[Path]:
+    return [path for path in (bridge.data / "attachments").rglob("*") if path.is_file()]
+
+
+@pytest.mark.spec("http.attachments.upload http.attachment.get")
+def test_an_attachment_comes_back_as_it_was_sent(
+    shared: Bridge, session: str, device: Phone
+) -> None:
+    """By devices and the administrator; its directory is closed to others."""
+    for token in (device.token, shared.admin_token):
+        body = sent(shared, session, name="a%20b.png", type="text/html", token=token)
+        assert is_uuid(body["attachment_id"])
+        digest = hashlib.sha256(PNG).hexdigest()
+        about = {"name": "a b.png", "type": "image/png", "size": len(PNG), "sha256": digest}
+        assert body == about | {"attachment_id": body["attachment_id"]}
+        answer = fetch(shared, session, body["attachment_id"], token)
+        assert (answer.status, answer.body) == (200, PNG)
+        assert answer.headers["content-type"] == "image/png"
+        assert answer.headers["content-disposition"] == 'inline; filename="a b.png"'
+    (path,) = [path for path in kept(shared) if path.name == body["attachment_id"]]
+    modes = [one.stat().st_mode & 0o777 for one in (path, path.parent, path.parent.parent)]
+    assert modes == [0o600, 0o700, 0o700]
+    hook = fetch(shared, session, body["attachment_id"], shared.hook_token)
+    assert_error(hook, 403, "AUTH_INSUFFICIENT_SCOPE")
+    assert_error(upload(shared, session, token=shared.hook_token), 403, "AUTH_INSUFFICIENT_SCOPE")
+    assert_error(upload(shared, session, token="x"), 401, "AUTH_INVALID_TOKEN")
+
+
+TYPES = {
+    "image/png": PNG,
+    "image/jpeg": JPEG,
+    "image/gif": b"GIF89a" + bytes(20),
+    "image/webp": b"RIFF\x10\0\0\0WEBPVP8 ",
+    "application/octet-stream": b"%PDF-1.7",
+}
+NO_PICTURES = (
+    b"<svg xmlns='http://www.w3.org/2000/svg'><script>alert(1)</script></svg>",
+    b"<!doctype html><script>alert(1)</script>",
+    b"RIFF\x10\0\0\0WAVE",
+    b"",
+)
+
+
+@pytest.mark.spec("http.attachment.type http.attachment.headers")
+def test_its_type_is_that_of_its_first_bytes(shared: Bridge, session: str) -> None:
+    """What the sender says counts nothing; what is no picture is only saved, never shown."""
+    cases = [*TYPES.items(), *[("application/octet-stream", data) for data in NO_PICTURES]]
+    for type_, data in cases:
+        body = sent(shared, session, data, type="image/png", name="cat.png")
+        assert body["type"] == type_
+        answer = fetch(shared, session, body["attachment_id"])
+        assert answer.body == data and answer.headers["content-type"] == type_
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert "sandbox" in answer.headers["content-security-policy"]
+        shown = answer.headers["content-disposition"].partition(";")[0]
+        assert shown == ("inline" if type_.startswith("image/") else "attachment"), data
+
+
+NAMES = {
+    "": "picture.png",
+    "..": "picture.png",
+    "/etc/passwd": "passwd",
+    "..%2f..%2Fx.png": "x.png",
+    "C:\\photos\\cat.png": "cat.png",
+    "%E2%80%AEgnp.exe": "gnp.exe",
+    "a%0D%0ASet-Cookie:%20b%00.png": "a Set-Cookie: b .png",
+    quote("Großes Bild 会话.png"): "Großes Bild 会话.png",
+    "x" * 300 + ".png": "x" * 251 + ".png",
+    quote("ü" * 200): "ü" * 127,
+    "%ff.png": "\N{REPLACEMENT CHARACTER}.png",
+}
+
+
+@pytest.mark.spec("http.attachment.name")
+def test_names_are_made_usable(shared: Bridge, session: str) -> None:
+    for given, usable in NAMES.items():
+        body = sent(shared, session, name=given)
+        assert body["name"] == usable
+        answer = fetch(shared, session, body["attachment_id"])
+        assert answer.status == 200 and "set-cookie" not in answer.headers
+
+
+@pytest.mark.spec("http.attachments.idempotence")
+def test_what_is_sent_twice_is_kept_once(shared: Bridge, session: str) -> None:
+    """The same id and bytes; another id, other bytes, or no id, is another one."""
+    own = new_id()
+    first = sent(shared, session, client_id=own, name="one.png")
+    before = len(kept(shared))
+    assert sent(shared, session, client_id=own, name="two.png") == first
+    assert len(kept(shared)) == before
+    others = [
+        sent(shared, session, client_id=own, data=PNG + b"x"),
+        sent(shared, session, client_id=new_id()),
+        *[sent(shared, session) for _ in range(2)],
+    ]
+    assert len({one["attachment_id"] for one in (first, *others)}) == 5
+    for bad in ("x" * 129, "a\x80b"):
+        assert_error(upload(shared, session, client_id=bad), 400, "VALIDATION_ERROR")
+
+
+@pytest.mark.spec("http.attachments.refused")
+def test_where_none_is_taken(shared: Bridge, phone: Phone, sid: str) -> None:
+    """Of no session, an observed one, a closed one: whose attachments are still there."""
+    assert_error(upload(shared, sid), 404, "SESSION_NOT_FOUND")
+    assert_error(fetch(shared, sid, new_id()), 404, "SESSION_NOT_FOUND")
+    shared.accept(prompt(sid, 1))
+    assert_error(upload(shared, sid), 409, "SESSION_CLOSED")
+    session, other = begin(shared, phone), begin(shared, phone)
+    attachment_id = sent(shared, session)["attachment_id"]
+    for wrong in (new_id(), "x", "..", "%00", "%2e%2e%2f1"):
+        assert_error(fetch(shared, session, wrong), 404)
+    assert_error(fetch(shared, other, attachment_id), 404, "NOT_FOUND")
+    end(phone, session)
+    assert_error(upload(shared, session), 409, "SESSION_CLOSED")
+    assert fetch(shared, session, attachment_id).body == PNG
+    form = upload(shared, other, type="multipart/form-data; boundary=x")
+    for wrong_kind in (form, upload(shared, other, coding="gzip")):
+        assert_error(wrong_kind, 415, "UNSUPPORTED_MEDIA_TYPE")
+    end(phone, other)
+
+
+@pytest.mark.spec("http.attachments.size")
+def test_ten_megabytes_and_one_byte(shared: Bridge, session: str) -> None:
+    body = sent(shared, session, bytes(10 * MB))
+    assert fetch(shared, session, body["attachment_id"]).body == bytes(10 * MB)
+    before = len(kept(shared))
+    assert_error(upload(shared, session, bytes(10 * MB + 1)), 413, "PAYLOAD_TOO_LARGE")
+    assert len(kept(shared)) == before
+
+
+def test_an_upload_that_is_cut(shared: Bridge, session: str) -> None:
+    """Nothing of it is kept."""
+    before = set(kept(shared))
+    where = f"/api/v1/sessions/{session}/attachments"
+    head = f"POST {where} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n"
+    with shared.https().stream() as connection:
+        connection.sendall(f"{head}Authorization: Bearer {shared.admin_token}\r\n\r\n".encode())
+        connection.sendall(PNG)
+    body = sent(shared, session)
+    assert {path.name for path in set(kept(shared)) - before} == {body["attachment_id"]}
+
+
+BOUNDS = with_limits(ATTACHMENTS_SESSION_BYTES=MB, ATTACHMENTS_TOTAL_BYTES=3 * MB // 2)
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Iterator[QuickBridge]:
+    with QuickBridge(tmp_path, first=BOUNDS) as bridge:
+        bridge.pin = bridge.pairing().pin
+        yield bridge
+
+
+@pytest.mark.spec("http.attachments.kept")
+def test_the_oldest_make_room(small: QuickBridge) -> None:
+    """In their session, and in all; a forgotten session's go with it."""
+    quarter = bytes(MB // 4)
+    with small.phones() as [phone]:
+        one, two = begin(small, phone), begin(small, phone)
+        of_one = [sent(small, one, quarter)["attachment_id"] for _ in range(5)]
+        assert [fetch(small, one, each).status for each in of_one] == [404, 200, 200, 200, 200]
+        of_two = [sent(small, two, quarter)["attachment_id"] for _ in range(3)]
+        assert [fetch(small, one, each).status for each in of_one] == [404, 404, 200, 200, 200]
+        assert [fetch(small, two, each).status for each in of_two] == [200, 200, 200]
+        assert {path.name for path in kept(small)} == {*of_one[2:], *of_two}
+        end(phone, one)
+    left = small.data / "attachments" / "9" / "left-by-a-crash"
+    left.parent.mkdir()
+    left.touch()
+    for path in kept(small):
+        os.utime(path, (0, 0))
+    old = "UPDATE sessions_app_session SET last_activity_at = '2020-01-01' WHERE closed_at NOTNULL"
+    query(small.data / "bridge.sqlite3", old)
+    small.manage("prune")
+    assert {path.name for path in kept(small)} == {*of_two}
