@@ -5,6 +5,7 @@ import os
 import shutil
 import time
 import uuid
+from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import unquote_to_bytes
 
@@ -48,6 +49,39 @@ def name_of(header: str, media_type: str) -> str:
         stem, extension = text, ""
     room = limits.ATTACHMENT_NAME_BYTES - len(extension.encode())
     return stem.encode()[:room].decode("utf-8", "ignore") + extension
+
+
+def give(session: Session, attachment_ids: Sequence[str]) -> list[dict[str, object]]:
+    """Describe the attachments of a prompt, and how the session's agent is given them.
+
+    Raises PROTO_INVALID_MESSAGE when one is not there: nothing is given then.
+    """
+    rows = Attachment.objects.filter(session=session, attachment_id__in=attachment_ids)
+    found = {
+        row.attachment_id: row for row in rows if path_of(session.pk, row.attachment_id).exists()
+    }
+    missing = [
+        {
+            "field": f"attachments[{place}]",
+            "constraint": "an attachment of this session",
+            "received": one,
+        }
+        for place, one in enumerate(attachment_ids)
+        if one not in found
+    ]
+    if missing:
+        words = "An attachment is not there: upload it to this session again."
+        raise BridgeError("PROTO_INVALID_MESSAGE", words, violations=missing)
+    return [_given(session, found[one]) for one in dict.fromkeys(attachment_ids)]
+
+
+def _given(session: Session, row: Attachment) -> dict[str, object]:
+    about = {name: getattr(row, name) for name in ("attachment_id", "name", "type", "size")}
+    if row.type == _ANY_TYPE:
+        return about | {"given": "file"}
+    if not row.whole:
+        return about | {"given": None, "reason": "The picture is cut off."}
+    return about | {"given": "picture" if row.size <= session.picture_bytes else "file"}
 
 
 def sent_before(session_pk: int, client_id: str, data: bytes) -> Attachment | None:

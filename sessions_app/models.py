@@ -162,6 +162,9 @@ class Session(models.Model):
     # that has changed.
     offers = models.TextField(default="")
     offered = models.IntegerField(default=0)
+    picture_bytes = models.IntegerField(
+        default=0, db_default=0, help_text="Of the largest picture that its agent takes (D70)."
+    )
     # The message_id of the stream that has begun and not ended.
     open_message = models.CharField(max_length=36, default="")
 

@@ -189,6 +189,7 @@ ATTACHMENT_BYTES: Final = MAX_MESSAGE_SIZE_MB * MB  # of one picture or file (D7
 ATTACHMENTS_SESSION_BYTES: Final = 256 * MB  # of a session; then the oldest go
 ATTACHMENTS_TOTAL_BYTES: Final = 2048 * MB
 ATTACHMENTS_A_MESSAGE: Final = 10
+PICTURE_BYTES: Final = 3_750_000  # that a model is given as one: in base64 5 MB, as most take
 ATTACHMENT_NAME_BYTES: Final = 255  # what file systems take
 ATTACHMENT_LEFTOVER_SECONDS: Final = 3600  # a file without a row was left by a crash, or is new
 PICTURE_TEXT_CHARS: Final = 4096  # of base64: a longer picture is named instead (D70)

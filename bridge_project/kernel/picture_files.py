@@ -1,6 +1,6 @@
 """Tell by a file's bytes whether it is a picture, and a whole one. Pure."""
 
-from typing import Final
+from typing import Final, NamedTuple
 
 EXTENSIONS: Final = {
     "image/png": ".png",
@@ -9,6 +9,12 @@ EXTENSIONS: Final = {
     "image/webp": ".webp",
 }
 """The media types that count as pictures (D70)."""
+
+
+class Picture(NamedTuple):
+    media_type: str
+    data: bytes
+
 
 _PNG: Final = b"\x89PNG\r\n\x1a\n"
 _JPEG_END: Final = b"\xff\xd9"
@@ -31,7 +37,8 @@ def media_type_of(data: bytes) -> str:
 def is_whole(data: bytes) -> bool:
     """Return whether a picture's last part is there.
 
-    More may follow it, as in some photos. A model that is given half a picture refuses each message of the conversation from then on.
+    More may follow it, as in some photos. A model that is given half a picture refuses each message
+    of the conversation from then on.
     """
     match media_type_of(data):
         case "image/png":

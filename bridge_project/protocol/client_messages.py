@@ -133,7 +133,8 @@ class HistoryList(ClientPayload):
 class Message(SessionPayload):
     """Send a prompt to the session's agent.
 
-    A command that would change how the agent asks is refused (D69).
+    A command that would change how the agent asks is refused (D69). ``attachments`` (added): ids of
+    files that were uploaded to this session (D70).
     """
 
     type = "message"
@@ -141,6 +142,9 @@ class Message(SessionPayload):
     reply = ("stream_start", "stream_chunk", "stream_end")
     content: types.Prompt
     role: Literal["user"]
+    attachments: list[types.AttachmentId] | None = Field(
+        None, max_length=limits.ATTACHMENTS_A_MESSAGE
+    )
 
 
 class SessionInterrupt(SessionPayload):

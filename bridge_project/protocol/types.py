@@ -39,6 +39,7 @@ LimitStatus = Literal["ok", "near", "reached"]  # D72
 FinishReason = Literal["stop", "tool_call", "length", "error"]
 GitState = Literal["merge", "rebase", "cherry-pick", "revert", "bisect"]
 GitFileStatus = Literal["modified", "added", "deleted", "untracked", "renamed"]
+AttachmentId = Annotated[str, Field(min_length=1, max_length=36, pattern="^[^\\u0000]+$")]
 DiffLineType = Literal["context", "added", "removed"]
 EntryType = Literal["file", "directory"]
 FileEncoding = Literal["utf-8", "base64"]

@@ -7,13 +7,16 @@ session runner passes commands on and stores what it reports (``events.py``; D35
 from __future__ import annotations
 
 import asyncio
+import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from bridge_project.kernel import limits
+from bridge_project.kernel.picture_files import Picture
 from bridge_project.protocol.resources import ApprovalOption
 from bridge_project.protocol.risk import risk_of
 from bridge_project.protocol.types import Decision
@@ -84,6 +87,17 @@ class Verdict:
     modifications: Mapping[str, Any] | None = None
     reason: str = ""
     option_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Attached:
+    """Hold a file that came with a prompt, and how the agent is given it (D70)."""
+
+    attachment_id: str
+    name: str
+    type: str
+    given: str | None  # picture, file, or not at all
+    path: Path  # of the bridge's own
 
 
 class CannotStart(Exception):
@@ -158,17 +172,40 @@ class Driver(ABC):
     What it asks waits in ``approvals``. Whoever has called ``start`` calls ``close``, also when the
     start fails.
 
+    ``picture_bytes``, once started: the size of the largest picture that ``prompt`` takes; of
+    larger ones and other files the agent is told the path of a copy (D70).
+
     ``asks``, once started: whether the agent asks before it changes or runs something; None when
     nobody knows (D59).
     """
 
     asks: bool | None = True
 
+    picture_bytes = 0
+
     offers = Offers()  # what a person may choose, as of now (D69)
 
     def __init__(self) -> None:
         self.events = EventQueue()
         self.approvals = PendingApprovals(self.events)
+        self._files: TemporaryDirectory[str] | None = None
+
+    @property
+    def _place(self) -> Path:
+        """Return a private directory of this session; ``_remove_place`` removes it."""
+        if self._files is None:
+            self._files = TemporaryDirectory(prefix="bridge-agent-", ignore_cleanup_errors=True)
+        return Path(self._files.name)
+
+    def _remove_place(self) -> None:
+        if self._files is not None:
+            self._files.cleanup()
+
+    @property
+    def _copies(self) -> Path:
+        """Return the directory of what is attached, which the agent may read."""
+        (copies := self._place / "attachments").mkdir(exist_ok=True)
+        return copies
 
     @property
     def history(self) -> Sequence[HistoryMessage]:
@@ -191,8 +228,26 @@ class Driver(ABC):
         continue.
         """
 
+    async def give(self, content: str, attached: Sequence[Attached]) -> None:
+        """Begin a turn with a prompt and what is attached to it (D70)."""
+        pictures, told = [], []
+        for one in attached:
+            try:
+                if one.given == "picture":
+                    pictures.append(Picture(one.type, await asyncio.to_thread(one.path.read_bytes)))
+                elif one.given == "file":
+                    told.append(str(await asyncio.to_thread(self._copy, one)))
+            except OSError as error:
+                told.append(f"{one.name} ({error.strerror})")
+        files = "\n".join(["", "", "Attached:", *told]) if told else ""
+        await self.prompt(content + files, pictures)
+
+    def _copy(self, attached: Attached) -> Path:
+        (place := self._copies / attached.attachment_id).mkdir(exist_ok=True)
+        return Path(shutil.copyfile(attached.path, place / attached.name))
+
     @abstractmethod
-    async def prompt(self, content: str) -> None:
+    async def prompt(self, content: str, pictures: Sequence[Picture] = ()) -> None:
         """Begin a turn, which TurnEnded ends. Never called during one."""
 
     @abstractmethod

@@ -187,11 +187,11 @@ def _check_limit() -> None:
 # -- states (D35); each raises OwnershipLost -----------------------------------------------------
 
 
-def activate(session_pk: int, asks: bool | None, offers: Offers) -> None:
+def activate(session_pk: int, asks: bool | None, offers: Offers, picture_bytes: int = 0) -> None:
     """Mark the session as active; tell all devices if it is new or was closed.
 
     They are warned once when its agent does not ask, or when that is unknown (D59). ``offers``:
-    what a person may choose.
+    what a person may choose; ``picture_bytes``: of the largest picture that it takes.
     """
     with writing(session_pk, leases.current()) as writer:
         session, before = writer.session, writer.session.asks
@@ -201,7 +201,7 @@ def activate(session_pk: int, asks: bool | None, offers: Offers) -> None:
             observed_sessions.announce_start(writer.box, session)
         if former == Session.Status.CREATED:
             before = True
-        session.asks = asks
+        session.asks, session.picture_bytes = asks, picture_bytes
         writer.take_offers(offers)
         if asks is not True and asks is not before:
             writer.notify(notifications.acts_without_asking(session))

@@ -1,6 +1,7 @@
 """Queue prompts and interrupts for a session's agent (D31, D39, D40)."""
 
 import uuid
+from collections.abc import Sequence
 from typing import Any, Literal
 
 from bridge_project.kernel import limits
@@ -10,7 +11,7 @@ from bridge_project.protocol.server_messages import AgentEvent, MessageState
 from bridge_project.protocol.types import HookEventName, now_text
 from devices_app import audit, pairing
 from devices_app.models import AuditEntry, Device
-from sessions_app import session_view
+from sessions_app import attachments, session_view
 from sessions_app.agents import inbox, offers, ownership
 from sessions_app.log.outbox import outbox
 from sessions_app.models import LogRow, Session
@@ -32,13 +33,15 @@ def send_prompt(
     message_id: str,
     source: Literal["device", "http"],
     row_id: str | None = None,
+    attached: Sequence[str] = (),
 ) -> None:
     """Queue a prompt, and show it to all who have joined (D52).
 
     ``device`` None: it came with the admin token. ``message_id``: by which the sender knows it.
     ``row_id``: of the row that shows it, the same for each repetition: while that row is kept the
-    prompt is not queued again (D31). Raises SESS_CLOSED, SESS_NOT_ACTIVE, RATE_LIMITED when too
-    many wait, PROTO_INVALID_MESSAGE for a command that would change how the agent asks (D69).
+    prompt is not queued again (D31). ``attached``: ids of attachments (D70). Raises SESS_CLOSED,
+    SESS_NOT_ACTIVE, RATE_LIMITED when too many wait, PROTO_INVALID_MESSAGE for a command that would
+    change how the agent asks (D69), and when an attachment is not there.
     """
     if command := offers.command_that_changes_asking(content):
         raise BridgeError("PROTO_INVALID_MESSAGE", _NOT_GIVEN.format(command=command[:64]))
@@ -58,6 +61,7 @@ def send_prompt(
             )
             details = {"retry_after": RETRY_SECONDS}
             raise BridgeError("RATE_LIMITED", words, session_id=session.session_id, details=details)
+        given = attachments.give(session, attached)
         observed_sessions.set_title(session, content)
         session.last_activity_at = box.now
         session.save(update_fields=["title", "titled", "last_activity_at"])
@@ -69,11 +73,17 @@ def send_prompt(
             device=device.name if device else None,
             message_id=message_id,
             queued=queued,
+            **({"attachments": given} if given else {}),
         )
         box.append(session.feed, encode(shown, id=row_id))
         device_pk = device.pk if device else None
         inbox.add(
-            session, inbox.Kind.PROMPT, content=content, device=device_pk, message_id=message_id
+            session,
+            inbox.Kind.PROMPT,
+            content=content,
+            device=device_pk,
+            message_id=message_id,
+            attachments=given,
         )
         if queued:
             ids = {"session_id": session.session_id, "message_id": message_id}

@@ -16,9 +16,10 @@ import structlog
 from bridge_project.kernel import limits
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.kernel.threads import agent_writers, disk
+from sessions_app import attachments
 from sessions_app.agents import inbox
 from sessions_app.agents.breaker import Breaker
-from sessions_app.agents.driver import Driver, NotOffered, NotTaken, Verdict
+from sessions_app.agents.driver import Attached, Driver, NotOffered, NotTaken, Verdict
 from sessions_app.agents.events import (
     AgentDied,
     ApprovalAsked,
@@ -231,7 +232,10 @@ class SessionRunner:
             if self._cleaner is not None and not self._cleaner.done():
                 self._cleaner.cancel()  # what is started from now on is not to be ended
                 await self.driver.end_background()
-            await self.driver.prompt(payload["content"])
+            # a command of an earlier version has none
+            await self.driver.give(
+                payload["content"], [self._attached(one) for one in payload.get("attachments", ())]
+            )
         elif command.kind == inbox.Kind.DECIDE:
             call_id = self._session_log.call_of(payload["tool_call_id"])
             # a command of an earlier version has no reason and no option
@@ -246,6 +250,11 @@ class SessionRunner:
             self._choosing = self._task(self._choose(command.pk, *chosen, after=self._choosing))
         else:
             await self.interrupt()
+
+    def _attached(self, given: dict[str, Any]) -> Attached:
+        names = ("attachment_id", "name", "type", "given")
+        path = attachments.path_of(self.session_pk, given["attachment_id"])
+        return Attached(**{name: given[name] for name in names}, path=path)
 
     async def _choose(
         self, command_pk: int, option_id: str, value: str, *, after: asyncio.Task[None] | None

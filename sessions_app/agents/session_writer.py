@@ -34,7 +34,7 @@ log = structlog.get_logger("bridge.agent")
 
 _STATE = ("kind", "status", "reason", "owner", "closed_at", "expired", "forgotten", "asks", "rules")
 _TURN = ("turn", "doing", "pending_approvals")
-_TOLD = ("resume_id", "title", "usage", "offers", "offered")  # by the agent
+_TOLD = ("resume_id", "title", "usage", "offers", "offered", "picture_bytes")  # by the agent
 _SAVED = (*_STATE, *_TURN, *_TOLD, "open_message", "last_activity_at")
 
 

@@ -62,7 +62,8 @@ async def start_agent(launch: Launch, begun: asyncio.Task[None]) -> None:
         async with asyncio.timeout(limits.AGENT_START_SECONDS):
             await begun
         await choosing.choose_again(driver, session)
-        await agent_writers.retry(ownership.activate, session.pk, driver.asks, driver.offers)
+        known = (driver.asks, driver.offers, driver.picture_bytes)
+        await agent_writers.retry(ownership.activate, session.pk, *known)
     except asyncio.CancelledError:
         await close(driver, session.session_id)
         raise

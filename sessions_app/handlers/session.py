@@ -303,6 +303,7 @@ async def message(connection: ClientConnection, message: ClientMessage) -> None:
         message_id=message.id,
         source="device",
         row_id=idempotency.row_id_of(connection, message),
+        attached=payload.attachments or (),
     )
 
 

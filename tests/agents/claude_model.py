@@ -3,7 +3,7 @@
 import json
 import re
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from tests.agents.real import models
@@ -34,6 +34,7 @@ class Refused(NamedTuple):
 
 
 Block = Text | Tool
+Planned = Block | Callable[[dict[str, Any]], Tool]  # which reads what was asked first
 Reply = Sequence[Block] | Refused
 
 
@@ -41,14 +42,14 @@ class Model(models.Model):
     """A prompt says ``play:NAME``; its replies come in turn as tools report, the last repeated."""
 
     def __init__(self) -> None:
-        self.plays: dict[str, Sequence[Reply]] = {
+        self.plays: dict[str, Sequence[Sequence[Planned] | Refused]] = {
             "hello": [[Text("Hello from the scripted model.")]],
             "notified": [[Text("The background job is done.")]],
         }
         self.requests: list[dict[str, Any]] = []  # but for the small ones of the agent's own
         super().__init__(_Handler)
 
-    def play(self, name: str, *replies: Reply) -> str:
+    def play(self, name: str, *replies: Sequence[Planned] | Refused) -> str:
         """Learn a play; the prompt that has it played."""
         self.plays[name] = replies
         return f"Please play:{name}"
@@ -62,7 +63,9 @@ class Model(models.Model):
         reply = replies[min(step, len(replies) - 1)]
         if isinstance(reply, Refused) and reply.over is not None and reply.over.is_set():
             reply = replies[step + 1]
-        return reply
+        if isinstance(reply, Refused):
+            return reply
+        return [one if isinstance(one, Text | Tool) else one(body) for one in reply]
 
 
 def _place(body: dict[str, Any]) -> tuple[str, int]:

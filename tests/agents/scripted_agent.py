@@ -24,6 +24,7 @@ OPTIONS = [{"optionId": kind, "name": kind, "kind": kind} for kind in ("allow_on
 LATE = ("What was asked?", "This is what ", "was said.")
 CAPABILITIES = {
     "no-load": {"loadSession": False},
+    "sees": {"promptCapabilities": {"image": True}},
     "resumes": {"loadSession": False, "sessionCapabilities": {"resume": {}}},
 }
 CHOICES = [{"value": name, "name": name.title()} for name in ("small", "large")]
@@ -233,6 +234,9 @@ class Scripted:
         if self.busy:
             raise Refusal(-32603, "Internal error", self.busy.pop())
         journal("prompt", text=text[:200], session=self.session)
+        for block in params["prompt"]:
+            if block["type"] == "image":
+                journal("picture", kind=block["mimeType"], data=block["data"])
         word, _, rest = text.partition(" ")
         if word in self.commands:
             self.commands[word](rest)

@@ -1,6 +1,5 @@
 """Pictures and files of a session: sent, kept, given back, and refused (D70)."""
 
-import base64
 import hashlib
 import os
 import struct
@@ -12,12 +11,13 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.conformance.agents import begin, end
+from tests.conformance.agents import begin, end, words
 from tests.conformance.bridge import Bridge, query
 from tests.conformance.https import Response, assert_error, is_uuid
 from tests.conformance.phone import Phone
 from tests.conformance.samples import new_id, prompt
 from tests.faults.quick import QuickBridge, with_limits
+from tests.servers import wait_until
 
 MB = 2**20
 
@@ -35,10 +35,6 @@ def png(size: int = 8192) -> bytes:
 
 
 PNG = png()
-JPEG = base64.b64decode(
-    "/9j/4AAQSkZJRgABAQEASABIAAD/2wBDAP//////////////////////////////////////////////////////////////"
-    "////////////////////////wgALCAABAAEBAREA/8QAFBABAAAAAAAAAAAAAAAAAAAAAP/aAAgBAQABPxA="
-)
 
 
 HEADERS = {
@@ -49,15 +45,15 @@ HEADERS = {
 }
 
 
-def upload(bridge: Bridge, session_id: str, data: bytes = PNG, **about: str) -> Response:
-    headers = {HEADERS[key]: value for key, value in about.items() if key != "token"}
+def upload(bridge: Bridge, session_id: str, data: bytes = PNG, **more: str) -> Response:
+    headers = {HEADERS[key]: value for key, value in more.items() if key != "token"}
     where = f"/api/v1/sessions/{quote(session_id, safe='')}/attachments"
-    token = about.get("token", bridge.admin_token)
+    token = more.get("token", bridge.admin_token)
     return bridge.https().post(where, token=token, body=data, headers=headers)
 
 
-def sent(bridge: Bridge, session_id: str, data: bytes = PNG, **about: str) -> dict[str, Any]:
-    answer = upload(bridge, session_id, data, **about)
+def sent(bridge: Bridge, session_id: str, data: bytes = PNG, **more: str) -> dict[str, Any]:
+    answer = upload(bridge, session_id, data, **more)
     assert answer.status == 201, answer
     return dict(answer.json())
 
@@ -80,8 +76,8 @@ def test_an_attachment_comes_back_as_it_was_sent(
         body = sent(shared, session, name="a%20b.png", type="text/html", token=token)
         assert is_uuid(body["attachment_id"])
         digest = hashlib.sha256(PNG).hexdigest()
-        about = {"name": "a b.png", "type": "image/png", "size": len(PNG), "sha256": digest}
-        assert body == about | {"attachment_id": body["attachment_id"]}
+        known = {"name": "a b.png", "type": "image/png", "size": len(PNG), "sha256": digest}
+        assert body == known | {"attachment_id": body["attachment_id"]}
         answer = fetch(shared, session, body["attachment_id"], token)
         assert (answer.status, answer.body) == (200, PNG)
         assert answer.headers["content-type"] == "image/png"
@@ -97,7 +93,7 @@ def test_an_attachment_comes_back_as_it_was_sent(
 
 TYPES = {
     "image/png": PNG,
-    "image/jpeg": JPEG,
+    "image/jpeg": b"\xff\xd8\xff\xe0" + bytes(20),
     "image/gif": b"GIF89a" + bytes(20),
     "image/webp": b"RIFF\x10\0\0\0WEBPVP8 ",
     "application/octet-stream": b"%PDF-1.7",
@@ -207,6 +203,66 @@ def test_an_upload_that_is_cut(shared: Bridge, session: str) -> None:
         connection.sendall(PNG)
     body = sent(shared, session)
     assert {path.name for path in set(kept(shared)) - before} == {body["attachment_id"]}
+
+
+def prompt_of(phone: Phone, session_id: str, attached: list[str]) -> dict[str, Any]:
+    """Send a message with attachments; what the devices are shown of it."""
+    body = {"session_id": session_id, "content": "Look.", "role": "user", "attachments": attached}
+    phone.send("message", body)
+    event = phone.expect("agent_event", session_id=session_id, event="UserPromptSubmit")
+    return dict(event["payload"]["payload"])
+
+
+def about(body: dict[str, Any], given: str | None, **more: str) -> dict[str, Any]:
+    names = ("attachment_id", "name", "type", "size")
+    return {name: body[name] for name in names} | {"given": given} | more
+
+
+@pytest.mark.spec("message.attachments message.given")
+def test_an_agent_is_given_what_is_attached(shared: Bridge, phone: Phone, session: str) -> None:
+    """A picture as one, if it is not too large; a copy of any other file, whose path it is told."""
+    large, half = png(4_000_000), PNG[:-20]
+    small, big = sent(shared, session, name="s.png"), sent(shared, session, large, name="b.png")
+    note = sent(shared, session, b"A note.", name="no te.txt")
+    cut = sent(shared, session, half, name="half.png")
+    every = [small, big, note, cut]
+    shown = prompt_of(phone, session, [one["attachment_id"] for one in every])
+    assert shown["attachments"] == [
+        about(small, "picture"),
+        about(big, "file"),
+        about(note, "file"),
+        about(cut, None, reason="The picture is cut off."),
+    ]
+    phone.expect("stream_end", session_id=session, finish_reason="stop")
+    said = words(phone.messages)
+    assert said.endswith(" [image/png, 8 KB]")
+    copies = [Path(line) for line in said.removesuffix(" [image/png, 8 KB]").splitlines()[-2:]]
+    assert [path.name for path in copies] == ["b.png", "no te.txt"]
+    assert [path.read_bytes() for path in copies] == [large, b"A note."]
+    end(phone, session)
+    wait_until(lambda: not any(path.exists() for path in copies), "the copies end with the agent")
+
+
+@pytest.mark.spec("message.attachments.refused")
+def test_a_message_whose_attachment_is_not_there(
+    shared: Bridge, phone: Phone, session: str
+) -> None:
+    """Refused whole: nothing is shown of it, and nothing is given."""
+    good, gone = (sent(shared, session)["attachment_id"] for _ in range(2))
+    [path] = [path for path in kept(shared) if path.name == gone]
+    path.unlink()
+    other = begin(shared, phone)
+    foreign = sent(shared, other)["attachment_id"]
+    message = {"session_id": session, "content": "Look.", "role": "user"}
+    for bad in (new_id(), "..", foreign, gone):
+        answer = phone.request("message", message | {"attachments": [good, bad]})
+        assert answer["payload"]["code"] == "PROTO_INVALID_MESSAGE", answer
+        assert answer["payload"]["violations"][0]["field"] == "attachments[1]"
+    for wrong in ([good] * 11, "x", [1], ["x" * 37], [""]):
+        answer = phone.request("message", message | {"attachments": wrong})
+        assert answer["payload"]["code"] == "PROTO_INVALID_MESSAGE", answer
+    assert prompt_of(phone, session, [good])["attachments"][0]["given"] == "picture"
+    end(phone, other)
 
 
 BOUNDS = with_limits(ATTACHMENTS_SESSION_BYTES=MB, ATTACHMENTS_TOTAL_BYTES=3 * MB // 2)

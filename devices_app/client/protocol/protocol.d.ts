@@ -342,6 +342,7 @@ declare namespace Wire {
       session_id: string;
       content: string;
       role: "user";
+      attachments?: string[] | null;
     };
     session_interrupt: {
       session_id: string;

@@ -1,21 +1,22 @@
 """Run any agent that speaks the Agent Client Protocol on its stdio (D41)."""
 
 import asyncio
+import base64
 import contextlib
 import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, cast
 
-from acp import PROTOCOL_VERSION, RequestError, schema, text_block
+from acp import PROTOCOL_VERSION, RequestError, image_block, schema, text_block
 from acp.client import ClientSideConnection
 from pydantic import ValidationError
 
 from bridge_project.kernel import limits
 from bridge_project.kernel.config import conf
+from bridge_project.kernel.picture_files import Picture
 from bridge_project.protocol.types import FinishReason
 from sessions_app.agents import events
 from sessions_app.agents.acp import recipes, started
@@ -35,6 +36,8 @@ from sessions_app.agents.driver import (
     WillNotAsk,
 )
 from sessions_app.agents.process import groups
+
+Blocks = list[Any]  # a prompt's text and pictures; the library has a union of five kinds
 
 VERSION_CHARS = 100  # of what an agent says of itself
 REASONS: dict[str, FinishReason] = {"end_turn": "stop", "cancelled": "stop", "max_tokens": "length"}
@@ -70,7 +73,6 @@ class AcpDriver(Driver):
         self._turn: asyncio.Task[None] | None = None
         self._watch: asyncio.Task[None] | None = None
         self._group: groups.Group | None = None  # with it come transport, client and connection
-        self._files: TemporaryDirectory[str] | None = None  # what its recipe has it read
 
     @property
     def error_output(self) -> str:
@@ -87,8 +89,7 @@ class AcpDriver(Driver):
         self._barred = await asyncio.to_thread(recipes.barred_by, self._command, directory)
         if self._barred and self._name not in conf.bridge_acp_unasked:
             raise WillNotAsk(_BARRED.format(name=self._name, file=self._barred))
-        self._files = TemporaryDirectory(prefix="bridge-agent-", ignore_cleanup_errors=True)
-        command, more = recipes.launch(self._command, directory, Path(self._files.name))
+        command, more = recipes.launch(self._command, directory, self._place)
         group = await groups.start(command, directory, more=more, stdin=True)
         self._transport = AcpTransport(group, self._wait_for_room)
         self._client = AcpClient(
@@ -117,6 +118,8 @@ class AcpDriver(Driver):
                     f"{self._name} speaks version {hello.protocol_version} of the protocol, "
                     f"the bridge {PROTOCOL_VERSION}."
                 )
+            if _takes_pictures(hello):
+                self.picture_bytes = limits.PICTURE_BYTES
             info = hello.agent_info
             start.version = ((info.version if info else "") or "")[:VERSION_CHARS]
             of_line = recipes.of_line(self._command)
@@ -202,12 +205,15 @@ class AcpDriver(Driver):
 
     # -- a turn ------------------------------------------------------------------------------------
 
-    async def prompt(self, content: str) -> None:
+    async def prompt(self, content: str, pictures: Sequence[Picture] = ()) -> None:
         self._history = self.history
         self._client.begin_turn()
-        self._turn = asyncio.create_task(self._run(content))
+        blocks: Blocks = [
+            image_block(base64.b64encode(one.data).decode(), one.media_type) for one in pictures
+        ]
+        self._turn = asyncio.create_task(self._run([*blocks, text_block(content)]))
 
-    async def _run(self, content: str) -> None:
+    async def _run(self, content: Blocks) -> None:
         why = _NOT_ASKING.format(name=self._name)
         ended: events.TurnEnded | None = events.TurnEnded("error", error=why)
         if await self._modes.asks_again():
@@ -216,10 +222,10 @@ class AcpDriver(Driver):
             self._client.end_turn()
             self.events.put(ended)
 
-    async def _converse(self, content: str) -> events.TurnEnded | None:
+    async def _converse(self, content: Blocks) -> events.TurnEnded | None:
         """Give a prompt, and those that follow from changes; None if the agent is gone."""
         usage: Counter[str] = Counter()
-        following: str | None = content
+        following: Blocks | None = content
         ended = events.TurnEnded("stop")
         while following is not None and not self._client.calls.interrupted:
             try:
@@ -235,12 +241,13 @@ class AcpDriver(Driver):
             ended = events.TurnEnded(REASONS.get(reason, "error"), error=why)
             following = None
             if reason in ("end_turn", "cancelled"):  # codex cancels its turn at a refusal
-                following = self._client.permissions.next_follow_up()
+                text = self._client.permissions.next_follow_up()
+                following = None if text is None else [text_block(text)]
             if following is not None:
                 self.events.put(events.AnswerEnded())
         return replace(ended, usage={**usage, **self._client.cost} or None)
 
-    async def _give(self, content: str) -> schema.PromptResponse:
+    async def _give(self, content: Blocks) -> schema.PromptResponse:
         """Give a prompt, and again as long as the agent is busy by itself (D71).
 
         What it says meanwhile is a turn of its own, which ends before the next try.
@@ -264,9 +271,9 @@ class AcpDriver(Driver):
                 self.events.put(events.AnswerEnded(own=True))
                 queued = False
 
-    async def _try_to_give(self, content: str) -> schema.PromptResponse:
+    async def _try_to_give(self, content: Blocks) -> schema.PromptResponse:
         """Give a prompt once; the agent has it when it does not refuse it at once."""
-        prompt = self._connection.prompt(session_id=self._session_id, prompt=[text_block(content)])
+        prompt = self._connection.prompt(session_id=self._session_id, prompt=content)
         answer = asyncio.ensure_future(prompt)
         try:
             await asyncio.wait({answer}, timeout=limits.ACP_REFUSAL_SECONDS)
@@ -375,8 +382,12 @@ class AcpDriver(Driver):
             await self._connection.close()
             await groups.end_group(self._group)
             self._transport.stop_reading()
-        if self._files is not None:
-            self._files.cleanup()
+        self._remove_place()
+
+
+def _takes_pictures(hello: schema.InitializeResponse) -> bool:
+    found = hello.agent_capabilities and hello.agent_capabilities.prompt_capabilities
+    return bool(found and found.image)
 
 
 def _can_load(hello: schema.InitializeResponse) -> bool:

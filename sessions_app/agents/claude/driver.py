@@ -1,9 +1,10 @@
 """Run one session of claude-code, through claude-agent-sdk (D35, D38, D40, D41)."""
 
 import asyncio
+import base64
 import contextlib
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,6 +15,7 @@ import structlog
 from claude_agent_sdk._errors import MessageParseError
 
 from bridge_project.kernel import limits
+from bridge_project.kernel.picture_files import Picture
 from bridge_project.kernel.text import clean
 from sessions_app.agents.claude import memory, process
 from sessions_app.agents.claude import program as installed
@@ -31,6 +33,8 @@ _CALL_SECONDS = 2.0  # the call comes before the question about it, but by anoth
 
 class ClaudeDriver(Driver):
     """Run one session of claude-code, from its start to its close."""
+
+    picture_bytes = limits.PICTURE_BYTES
 
     def __init__(self) -> None:
         super().__init__()
@@ -54,7 +58,7 @@ class ClaudeDriver(Driver):
         with TemporaryDirectory(prefix="bridge-agent-", ignore_cleanup_errors=True) as place:
             # which the program reads while it starts
             text = await asyncio.to_thread(memory.write, directory, Path(place, "memory"))
-            command = process.command(program, resume_id, text)
+            command = process.command(program, resume_id, text, self._copies)
             group = await groups.start(command, directory, more=process.ENVIRONMENT, stdin=True)
             hooks: Any = {"PreToolUse": [sdk.HookMatcher(hooks=[self._always_ask])]}
             options = sdk.ClaudeAgentOptions(can_use_tool=self._permit, hooks=hooks)
@@ -71,15 +75,15 @@ class ClaudeDriver(Driver):
             self._offer(self._choices.offers)
         self._reader = asyncio.create_task(self._read(self._client))
 
-    async def prompt(self, content: str) -> None:
+    async def prompt(self, content: str, pictures: Sequence[Picture] = ()) -> None:
         prompt_id = str(uuid.uuid4())
         self._translation.begin(prompt_id)
-        self._querying = asyncio.create_task(self._query(prompt_id, content))
+        self._querying = asyncio.create_task(self._query(prompt_id, content, pictures))
         await asyncio.sleep(0)  # so that no interrupt overtakes it
 
-    async def _query(self, prompt_id: str, content: str) -> None:
+    async def _query(self, prompt_id: str, content: str, pictures: Sequence[Picture]) -> None:
         try:
-            await self._client.query(_message(prompt_id, content))
+            await self._client.query(_message(prompt_id, content, pictures))
             self.events.put(PromptMoved("given"))
         except sdk.CLIConnectionError as error:
             # when it has just ended the reader reports that; else nobody would
@@ -113,6 +117,7 @@ class ClaudeDriver(Driver):
             self._reader.cancel()
             await asyncio.wait([self._reader])
         self.events.close()
+        self._remove_place()
 
     async def _read(self, client: sdk.ClaudeSDKClient) -> None:
         """Report what it says for as long as it lives, also between turns."""
@@ -196,12 +201,20 @@ async def _messages(client: sdk.ClaudeSDKClient) -> AsyncIterator[sdk.Message]:
             return
 
 
-async def _message(prompt_id: str, content: str) -> AsyncIterator[dict[str, Any]]:
+async def _message(
+    prompt_id: str, content: str, pictures: Sequence[Picture]
+) -> AsyncIterator[dict[str, Any]]:
     """Yield a prompt with an id of its own, which the result of its turn names."""
+    blocks = [
+        {"type": "image", "source": {"type": "base64", "media_type": one.media_type, "data": data}}
+        for one in pictures
+        if (data := base64.b64encode(one.data).decode())
+    ]
+    said = [*blocks, {"type": "text", "text": content}] if blocks else content
     yield {
         "type": "user",
         "uuid": prompt_id,
-        "message": {"role": "user", "content": content},
+        "message": {"role": "user", "content": said},
         "parent_tool_use_id": None,
     }
 

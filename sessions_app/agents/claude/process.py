@@ -37,12 +37,18 @@ _ALWAYS = (
 )
 
 
-def command(program: Path, resume_id: str | None, memory: Path | None = None) -> list[str]:
-    """Return the command line; the text of ``memory`` is added to the system prompt."""
+def command(
+    program: Path, resume_id: str | None, memory: Path | None = None, copies: Path | None = None
+) -> list[str]:
+    """Return the command line; the text of ``memory`` is added to the system prompt.
+
+    In the directory ``copies`` the agent may read without asking (D70).
+    """
     # each one argument with its value, which so can never be an option itself
     resume = [f"--resume={resume_id}"] if resume_id else []
     append = [f"--append-system-prompt-file={memory}"] if memory else []
-    return [str(program), *_ALWAYS, *resume, *append]
+    read = [f"--add-dir={copies}"] if copies else []
+    return [str(program), *_ALWAYS, *resume, *append, *read]
 
 
 class ClaudeProcess(JsonLines, sdk.Transport):

@@ -4,13 +4,15 @@ import asyncio
 import json
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from bridge_project.kernel import limits
 from bridge_project.kernel.config import conf
+from bridge_project.kernel.picture_files import Picture
+from bridge_project.kernel.pictures import label
 from bridge_project.protocol import jsontext
 from sessions_app.agents import events
 from sessions_app.agents.driver import REJECTED, CannotResume, Driver, describe_call
@@ -28,8 +30,10 @@ class DemoDriver(Driver):
     """Answer each prompt by repeating it, or obey its command.
 
     ``/tool NAME {json}`` asks for approval of that call and reports a result, ``/fail`` fails,
-    ``/sleep N`` streams for N seconds.
+    ``/sleep N`` streams for N seconds. Of a picture it says the kind and size.
     """
+
+    picture_bytes = limits.PICTURE_BYTES
 
     def __init__(self) -> None:
         super().__init__()
@@ -44,10 +48,11 @@ class DemoDriver(Driver):
         self._directory = directory
         self.events.put(events.SessionIdentified(resume_id or f"demo-{uuid.uuid4()}"))
 
-    async def prompt(self, content: str) -> None:
+    async def prompt(self, content: str, pictures: Sequence[Picture] = ()) -> None:
         self._interrupted = False
         self.events.put(events.PromptMoved("given"))
-        self._turn = asyncio.create_task(self._run(content.strip()))
+        seen = [label(one.media_type, len(one.data)) for one in pictures]
+        self._turn = asyncio.create_task(self._run(" ".join([content.strip(), *seen])))
         await asyncio.sleep(0)  # a task that is cancelled before it has begun reports no end
 
     async def interrupt(self) -> None:
@@ -65,6 +70,7 @@ class DemoDriver(Driver):
             self._turn.cancel()
             await asyncio.wait({self._turn})
         await self._groups.end()
+        self._remove_place()
 
     async def _run(self, content: str) -> None:
         began, error = time.monotonic(), ""

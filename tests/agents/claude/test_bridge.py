@@ -1,5 +1,7 @@
 """claude-code as phones see it: run by a bridge, or by its user with hooks (D37, D38, D47, D60)."""
 
+import base64
+import re
 import subprocess
 import threading
 import uuid
@@ -17,6 +19,7 @@ from tests.conformance import agents
 from tests.conformance.approvals import decide, notifications, of
 from tests.conformance.phone import Phone
 from tests.conformance.terminal import take_back
+from tests.conformance.test_attachments import PNG, sent
 from tests.faults.quick import QuickBridge, nursery
 from tests.servers import PATIENCE, wait_until
 
@@ -308,4 +311,32 @@ def test_another_model(model: Model, bridge: QuickBridge, phone: Phone) -> None:
     assert choose(phone, session_id, "model", "haiku") == "haiku"
     agents.ask(phone, session_id, "play:hello")
     assert "haiku" in model.requests[-1]["model"]
+def test_pictures_and_files_reach_the_model(
+    model: Model, bridge: QuickBridge, phone: Phone
+) -> None:
+    """D70: a picture as one; of a file a copy, which the agent reads without asking."""
+    session_id = agents.begin(bridge, phone, agent=claude.NAME)
+    picture = sent(bridge, session_id, name="a.png")["attachment_id"]
+    note = sent(bridge, session_id, b"The word is heron.", name="note.txt")["attachment_id"]
+
+    def read(body: dict[str, Any]) -> Tool:
+        [path] = re.findall(r"/\S+/note\.txt", str(body["messages"]))
+        return Tool("Read", {"file_path": path})
+
+    content = model.play("look", [read], [Text("Seen.")])
+    body = {"session_id": session_id, "content": content, "role": "user"}
+    phone.send("message", body | {"attachments": [picture, note]})
+    phone.expect("stream_end", session_id=session_id, finish_reason="stop")
+    assert agents.words(phone.messages).endswith("Seen.")
+    blocks = [
+        block
+        for message in model.requests[-1]["messages"]
+        for block in message["content"]
+        if isinstance(block, dict)
+    ]
+    [source] = [block["source"] for block in blocks if block["type"] == "image"]
+    assert (source["media_type"], base64.b64decode(source["data"])) == ("image/png", PNG)
+    [result] = [block for block in blocks if block["type"] == "tool_result"]
+    assert "The word is heron." in str(result)
+    assert not payloads(phone, session_id, "approval_required")
     agents.end(phone, session_id)

@@ -1,0 +1,31 @@
+"""A picture is told by its bytes, and one that was cut is not given to a model (D70)."""
+
+import pytest
+
+from bridge_project.kernel.picture_files import is_whole, media_type_of
+from tests.conformance.test_attachments import png
+
+PREVIEW = b"\xff\xe1\x00\x08\xff\xd8\xff\xd9\0\0"  # a whole picture in the head of another
+SCAN = b"\xff\xda\x00\x04\0\0" + b"\x12\x34" * 50
+WHOLE = {
+    "image/png": png(),
+    "image/jpeg": b"\xff\xd8" + PREVIEW + SCAN + b"\xff\xd9",
+    "image/gif": b"GIF89a" + b"\x01" * 100 + b";",
+    "image/webp": b"RIFF\x68\0\0\0WEBP" + b"\x01" * 100,
+}
+
+
+@pytest.mark.parametrize("media_type", WHOLE)
+def test_a_picture_is_whole_until_it_is_cut(media_type: str) -> None:
+    """What some cameras append changes nothing."""
+    data = WHOLE[media_type]
+    assert media_type_of(data) == media_type
+    assert is_whole(data)
+    assert is_whole(data + (b"" if media_type == "image/gif" else b"more"))
+    cuts = [data[:length] for length in range(len(data))]
+    assert not [cut for cut in cuts if is_whole(cut)]
+
+
+@pytest.mark.parametrize("data", [b"", b"\xff\xd8", b"<svg/>", b"RIFF\x68\0\0\0WAVE", b"%PDF"])
+def test_nothing_else_is_a_picture(data: bytes) -> None:
+    assert media_type_of(data) == "" and not is_whole(data)
