@@ -311,6 +311,8 @@ def test_another_model(model: Model, bridge: QuickBridge, phone: Phone) -> None:
     assert choose(phone, session_id, "model", "haiku") == "haiku"
     agents.ask(phone, session_id, "play:hello")
     assert "haiku" in model.requests[-1]["model"]
+
+
 def test_pictures_and_files_reach_the_model(
     model: Model, bridge: QuickBridge, phone: Phone
 ) -> None:
