@@ -246,8 +246,11 @@ function sayNews({ approvals, sessions }) {
   const nameOf = (tool) => (tool === "AskUserQuestion" ? "A question" : oneLine(tool));
   for (const { key, session_id: id, tool } of openApprovals(model.home))
     if (!approvals[key]) say(id, `${nameOf(tool)} waits for you`);
-  for (const [id, { unseen, failed, trouble }] of Object.entries(model.home.sessions)) {
+  for (const [id, { filled, unseen, failed, trouble }] of Object.entries(model.home.sessions)) {
     const before = sessions[id];
+    // There is no notification of it: it stays until somebody looks.
+    if (filled && !before?.filled)
+      toast(`${titleOf(model.home.sessions[id], id)}: 80 % of its context is used`, "warn");
     if (trouble && trouble !== before?.trouble) say(id, oneLine(trouble));
     else if (unseen && !before?.unseen) say(id, failed ? "Failed" : "Finished");
   }

@@ -20,6 +20,8 @@ interface Session extends Omit<Wire.SessionInfo, "kind" | "continue"> {
   unseen: boolean;
   failed: boolean;
   trouble: string;
+  /** most of its context was used at some time; absent in what an older page has stored */
+  filled?: boolean;
   asks?: boolean | null;
   /** absent in what an older page has stored */
   continue?: Wire.Continue;

@@ -1,5 +1,6 @@
 """What an agent's own ways show: its plan, its form, a message that it was too busy for (D71)."""
 
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -11,6 +12,7 @@ from tests.faults.quick import with_limits
 from tests.web.actions import close_sheet, say
 from tests.web.browser import Page
 from tests.web.conftest import ROOM, MakePage
+from tests.web.test_screens import check
 
 pytestmark = pytest.mark.web
 QUICK = with_limits(ACP_BUSY_SECONDS=0.5, ACP_BUSY_MAX_SECONDS=1, ACP_REFUSAL_SECONDS=0.5)
@@ -79,3 +81,21 @@ def test_a_message_that_the_agent_does_not_take(page: Page) -> None:
     page.tap(".prompt button", "Again")
     page.wait_text("5 characters")
     assert page.js("document.querySelectorAll('.prompt .bubble').length") == 3
+
+
+def test_what_it_has_used(page: Page, axe: str) -> None:
+    """A line, the numbers after a tap, and once a word of a context that is nearly full (D72)."""
+    limit = {"status": "allowed_warning", "rateLimitType": "five_hour", "utilization": 0.8}
+    meta = {"_claude/rateLimit": limit | {"resetsAt": int(time.time()) + 7200}}
+    page.keep_toasts()
+    say(page, f"/do update('usage_update', used=31, size=50, _meta={meta})")
+    page.tap("header button", "62\u00a0% of its context · limit 80\u00a0%, until")
+    page.wait_text("31 of 50 tokens")
+    check(page, axe, "31 of 50 tokens")
+    page.tap("dialog button", "Close")
+    check(page, axe, "62\u00a0% of its context")
+    for used, share in ((41, 82), (5, 10), (45, 90)):
+        say(page, f"/do update('usage_update', used={used}, size=50)")
+        page.find("header button", f"{share}\u00a0% of its context")
+    page.find(".toast", "80 % of its context is used")
+    assert page.js("document.querySelectorAll('.toast.warn').length") == 1

@@ -190,18 +190,6 @@ export const subagentOf = (agent) =>
     ? oneLine(`subagent ${agent.type ?? ""} ${agent.id.replace(/^toolu_/, "").slice(0, 6)}`)
     : "";
 
-/**
- * Say what a session has used, as far as its agent does.
- *
- * @param {Wire.Usage | null | undefined} usage
- */
-export function usageWords(usage) {
-  const { context_tokens: tokens = 0, context_window: all = 0, cost_usd: cost = 0 } = usage ?? {};
-  const share = `context ${Math.round((100 * tokens) / all)} % full`;
-  const thousands = `context ${Math.round(tokens / 1000)}k tokens`;
-  return dotted(tokens > 0 && (all ? share : thousands), cost > 0 && `$${cost.toFixed(2)}`);
-}
-
 export const QUIET = "No sign";
 /** @type {Record<string, string>} */
 const STATES = {

@@ -4,6 +4,18 @@
 import { sessionOf } from "../protocol/messages.js";
 import { asked, closeApprovals, decided, openApprovals, waits } from "./approvals.js";
 
+export const FULL = 0.8; // the share of its context from which on a session is called full
+
+/**
+ * Return which share of its context a session has used; null where its agent does not say.
+ *
+ * @param {Wire.Usage | null | undefined} usage
+ */
+export function contextShare(usage) {
+  const { context_tokens: tokens = 0, context_window: all = 0 } = usage ?? {};
+  return all > 0 ? tokens / all : null;
+}
+
 /** @returns {Home} */
 export const emptyHome = () => ({ device: "", presence: null, sessions: {}, approvals: {} });
 
@@ -22,6 +34,7 @@ const blankSession = (id) => ({
   quiet_since: null, // or since when nobody knows what it does
   rules: [], // what a person approves without being asked
   usage: null, // or what it has used, as far as its agent says
+  filled: false, // most of its context was used at some time
   resumable: false,
   unseen: false, // it finished or failed while nobody looked
   failed: false, // its last turn
@@ -152,6 +165,7 @@ function withSession(home, view) {
   const before = home.sessions[id] ?? blankSession(id);
   const after = /** @type {Free} */ ({ ...before });
   for (const field of FIELDS) if (view[field] !== undefined) after[field] = view[field];
+  if ((contextShare(after.usage) ?? 0) >= FULL) after.filled = true;
   // the branch there comes with the next session_ready
   if (after.working_directory !== before.working_directory && view.branch === undefined)
     delete after.branch;

@@ -1,15 +1,7 @@
 // Show a session: its title and its three tabs.
 
 import { backLink, button, connectionSign, h, icon, setText } from "../parts/dom.js";
-import {
-  doingWords,
-  dotted,
-  oneLine,
-  shortPath,
-  stateWords,
-  titleOf,
-  usageWords,
-} from "../parts/text.js";
+import { doingWords, dotted, oneLine, shortPath, stateWords, titleOf } from "../parts/text.js";
 import { asksHere, openApprovals } from "../store/approvals.js";
 import { attention } from "../store/home.js";
 import { changesView } from "./changes.js";
@@ -55,6 +47,18 @@ export function sessionView(app, { id, tab, path }) {
     paintOffers = openOffers(id, app, () => (paintOffers = () => {}));
   });
   let paintOffers = () => {};
+  const heading = h("div.heading", {}, title, state, place, offers, rules);
+  // Loaded when there is something to say.
+  const loadUsage = async () => {
+    if (!model.home.sessions[id]?.usage) return;
+    paintUsage = () => {};
+    const { usageMark } = await import("./usage.js");
+    const mark = usageMark(id, app);
+    heading.append(mark.node);
+    paintUsage = mark.paint;
+  };
+  /** @type {() => unknown} */
+  let paintUsage = loadUsage;
   const connection = connectionSign(app);
   const count = h("span");
   const others = h("a.badge", { ...go.link("approvals"), hidden: true }, icon("approvals"), count);
@@ -73,7 +77,7 @@ export function sessionView(app, { id, tab, path }) {
       "header.bar",
       {},
       backLink(go, "home", "Back to the sessions"),
-      h("div.heading", {}, title, state, place, offers, rules),
+      heading,
       connection.node,
       others,
     ),
@@ -98,7 +102,6 @@ export function sessionView(app, { id, tab, path }) {
         shortPath(session?.working_directory),
         oneLine(session?.agent),
         session?.branch && oneLine(session.branch),
-        usageWords(session?.usage),
       ),
     );
     setText(rules, rulesWords(session));
@@ -107,6 +110,7 @@ export function sessionView(app, { id, tab, path }) {
     setText(offers, chosenWords(session?.options));
     offers.hidden = !session?.options?.length || session.session_status !== "active";
     paintOffers();
+    paintUsage();
     const waiting = openApprovals(model.home).length;
     others.hidden = waiting === 0 || model.connection.phase !== "ready"; // there is room for one
     setText(count, String(waiting));

@@ -304,6 +304,13 @@ test("what an ended session leaves open is stopped; what no person wrote is no p
   assert.deepEqual([tool.done, tool.reason], [false, "stopped"]);
 });
 
+test("a session whose context was nearly full stays known as such when it is emptied", () => {
+  const using = (context_tokens) =>
+    ack({ ...view("a"), usage: { context_tokens, context_window: 10 } });
+  const filled = (...counts) => fold(counts.map(using)).sessions.a.filled;
+  assert.deepEqual([filled(7), filled(7, 8), filled(8, 1)], [false, true, true]);
+});
+
 test("what is not in the list of open sessions has ended; the long list knows what can resume", () => {
   const before = fold([ack(view("a"), view("b"))]);
   const after = fold([ack(view("a"))], before);
