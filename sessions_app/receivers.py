@@ -14,6 +14,7 @@ from sessions_app.agents import inbox
 from sessions_app.approvals.rules import store as rules
 from sessions_app.log import cursors
 from sessions_app.log.outbox import outbox
+from sessions_app.models import Command
 
 log = structlog.get_logger("bridge.pairing")
 
@@ -41,6 +42,6 @@ def on_device_revoked(sender: type[Device], device: Device, **_: Any) -> None:
     """Withdraw its waiting prompts and its rules; polling closes its sockets."""
     with outbox() as box:
         rules.remove_of(device.pk)
-        for session in inbox.withdraw(device.pk):
+        for session in inbox.withdraw(box, Command.objects.all(), "device", device.pk):
             why = f"{device.name}, which had sent them, was revoked before the agent took them."
             box.append_to_all(encode(notifications.happened(session, "withdrawn", why)))

@@ -27,6 +27,7 @@ HANDLERS: Final[Mapping[type[ClientPayload], Handler]] = {
     c.SessionInterrupt: session.session_interrupt,
     c.SessionSet: session.session_set,
     c.Message: session.message,
+    c.MessageWithdraw: session.message_withdraw,
     c.ApprovalResponse: session.approval_response,
     c.RuleRemove: session.rule_remove,
     c.ReplayRequest: session.replay_request,

@@ -183,6 +183,7 @@ MODEL_RETRY_SECONDS: Final = 10.0  # between notifications that an agent retries
 INTERRUPT_SECONDS: Final = 5.0  # an agent that does not yield by then is ended (D40)
 STREAM_COALESCE_SECONDS: Final = 0.05  # between two writes of what one agent says
 STREAM_CHUNK_CHARS: Final = 16_000  # of whatever script, a stream_chunk fits into a replay_buffer
+WITHDRAWAL_KEEP_SECONDS: Final = 3600  # of a message that has not come yet
 COMMAND_KEEP_SECONDS: Final = 24 * 3600  # of taken ones, to investigate failures
 TOOL_OUTPUT_BYTES: Final = 256 * 1024  # of what a tool gave, in one tool_result
 ATTACHMENT_BYTES: Final = MAX_MESSAGE_SIZE_MB * MB  # of one picture or file (D70)

@@ -147,6 +147,19 @@ class Message(SessionPayload):
     )
 
 
+class MessageWithdraw(ClientPayload):
+    """Take a message back that no agent has been given yet (D71).
+
+    The answer is its state: ``withdrawn``, as every device is told, or what it has been before. One
+    that has not come yet is not given when it comes within an hour. No join is needed.
+    """
+
+    type = "message_withdraw"
+    reply = ("message_state",)
+    session_id: types.SessionId
+    message_id: str = Field(min_length=1, max_length=limits.CLIENT_MESSAGE_ID_MAX_CHARS)
+
+
 class SessionInterrupt(SessionPayload):
     """Stop the running turn, and processes that the agent's commands left (D40).
 

@@ -179,9 +179,10 @@ class SessionUpdate(ServerPayload):
 class MessageState(ServerPayload):
     """Tell every device what became of a message to an agent (D71).
 
-    ``queued``: it waits for the agent; ``given``: the agent has it; ``refused``: the agent took it
-    not once while it was tried, and an ``error`` of the session says why. ``message_id``: as in the
-    prompt's ``agent_event``. A message that is queued nowhere is ``given`` at once.
+    ``queued``: it waits for the agent; ``given``: the agent has it; ``withdrawn``: it was taken
+    back, and no agent will have it; ``refused``: the agent took it not once while it was tried, and
+    an ``error`` of the session says why. ``message_id``: as in the prompt's ``agent_event``. A
+    message that is queued nowhere is ``given`` at once.
     """
 
     type = "message_state"

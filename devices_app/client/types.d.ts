@@ -304,7 +304,7 @@ interface Prompt extends Talk {
   kind: "prompt";
   device: string;
   source: string;
-  /** bridge, queued, given, refused; empty: not known */
+  /** bridge, queued, given, withdrawn, refused; empty: not known */
   state: string;
 }
 interface Answer extends Talk {
@@ -406,6 +406,7 @@ interface ItemApp {
   model: Model;
   go: Go;
   id: string;
+  edit(text: string): void;
 }
 interface Finding {
   tone: string;

@@ -1,18 +1,24 @@
 """Queue commands for an agent in the transaction that causes them (D35, D46)."""
 
+import hashlib
+import uuid
 from collections.abc import Callable, Collection
 from datetime import timedelta
 from typing import Any
 
 from django.db import transaction
-from django.db.models import Count, Sum
+from django.db.models import Count, QuerySet, Sum
 from django.db.models.functions import Length
 
 from bridge_project.kernel import limits
 from bridge_project.kernel.ages import ages
 from bridge_project.kernel.database import delete_in_steps
 from bridge_project.protocol import jsontext
-from sessions_app.models import Command, Session
+from bridge_project.protocol import server_messages as s
+from bridge_project.protocol.catalogue import Encoded, encode
+from bridge_project.protocol.types import MessageState
+from sessions_app.log.outbox import Outbox
+from sessions_app.models import Command, LogRow, Session
 
 Kind = Command.Kind
 
@@ -57,16 +63,47 @@ def waiting(session_pks: Collection[int]) -> set[int]:
     return set(found.values_list("session_id", flat=True))
 
 
-def withdraw(device_pk: int) -> list[Session]:
-    """Delete the prompts of a device that wait; return their sessions."""
-    prompts = Command.objects.filter(kind=Kind.PROMPT, taken_at=None)
-    found = {
-        pk: session_pk
-        for pk, session_pk, payload in prompts.values_list("pk", "session", "payload").iterator()
-        if jsontext.loads(payload).get("device") == device_pk
-    }
+def withdraw(box: Outbox, prompts: QuerySet[Command], name: str, value: Any) -> list[Session]:
+    """Delete waiting prompts by a field of their payload, and tell every device (D71).
+
+    Return their sessions.
+    """
+    found = {}
+    for one in prompts.filter(kind=Kind.PROMPT, taken_at=None).select_related("session"):
+        payload = jsontext.loads(one.payload)
+        if payload.get(name) == value:
+            found[one.pk] = one.session
+            if message_id := payload.get("message_id"):  # an earlier version has stored none
+                report_withdrawn(box, one.session, message_id)
     Command.objects.filter(pk__in=found).delete()
-    return list(Session.objects.filter(pk__in=set(found.values())))
+    return list({one.pk: one for one in found.values()}.values())
+
+
+def report_withdrawn(box: Outbox, session: Session, message_id: str) -> None:
+    """Tell every device that no agent will be given a message (D71)."""
+    row_id, ids = _withdrawal(session, message_id), (session.session_id, message_id)
+    known = LogRow.objects.filter(message_id=row_id).exists()  # it came all the same, later
+    box.append_to_all(state_row(*ids, "withdrawn", None if known else row_id))
+
+
+def state_row(
+    session_id: str, message_id: str, state: MessageState, row_id: str | None = None
+) -> Encoded:
+    about = s.MessageState(session_id=session_id, message_id=message_id, state=state)
+    return encode(about, id=row_id)
+
+
+def is_withdrawn(session: Session, message_id: str) -> bool:
+    """Return whether a message was withdrawn within the last hour."""
+    since = ages.now() - timedelta(seconds=limits.WITHDRAWAL_KEEP_SECONDS)
+    rows = LogRow.objects.filter(message_id=_withdrawal(session, message_id))
+    return rows.filter(created_at__gt=since).exists()
+
+
+def _withdrawal(session: Session, message_id: str) -> str:
+    """Return the id of the row that tells of a withdrawal: the row is found by it."""
+    name = f"withdrawn {session.session_id} {message_id}".encode("utf-8", "surrogatepass")
+    return str(uuid.UUID(bytes=hashlib.sha256(name).digest()[:16], version=4))
 
 
 def forget(session: Session, *, prompts: bool) -> None:

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from bridge_project.kernel import limits
 from bridge_project.kernel.errors import BridgeError
+from bridge_project.protocol import jsontext, types
 from bridge_project.protocol.catalogue import encode
 from bridge_project.protocol.server_messages import AgentEvent, MessageState
 from bridge_project.protocol.types import HookEventName, now_text
@@ -14,7 +15,7 @@ from devices_app.models import AuditEntry, Device
 from sessions_app import attachments, session_view
 from sessions_app.agents import inbox, offers, ownership
 from sessions_app.log.outbox import outbox
-from sessions_app.models import LogRow, Session
+from sessions_app.models import Command, Feed, LogRow, Session
 from sessions_app.observed import sessions as observed_sessions
 
 RETRY_SECONDS = 10  # how long a client must wait that has too many prompts waiting
@@ -48,6 +49,11 @@ def send_prompt(
     # it holds the head of the log: the session cannot be paused or closed meanwhile
     with outbox() as box:
         if row_id and LogRow.objects.filter(message_id=row_id).exists():
+            return
+        session = ownership.get_session(session_pk)
+        if inbox.is_withdrawn(session, message_id):  # before it came (D71)
+            row = inbox.state_row(session.session_id, message_id, "withdrawn", row_id)
+            box.append_to_all(row)
             return
         if device:  # what is sent from now on is not withdrawn (D15)
             pairing.check_not_revoked(device.pk)
@@ -86,8 +92,7 @@ def send_prompt(
             attachments=given,
         )
         if queued:
-            ids = {"session_id": session.session_id, "message_id": message_id}
-            box.append_to_all(encode(MessageState(**ids, state="queued")))
+            box.append_to_all(inbox.state_row(session.session_id, message_id, "queued"))
         _record("message", session, device, characters=len(content))
 
 
@@ -96,6 +101,36 @@ def prompt_event(session_id: str, **payload: Any) -> AgentEvent:
     name: HookEventName = "UserPromptSubmit"
     ids = {"event_id": str(uuid.uuid4()), "session_id": session_id, "timestamp": now_text()}
     return AgentEvent(event=name, event_type=name, **ids, payload=payload)
+
+
+def withdraw(session_pk: int, message_id: str, *, device: Device) -> MessageState:
+    """Take back a message that no agent has been given; return its state (D71).
+
+    One that has not come yet counts as withdrawn when it comes.
+    """
+    # it holds the head of the log: the message cannot be given meanwhile
+    with outbox() as box:
+        session = ownership.get_session(session_pk)
+        state: types.MessageState = "withdrawn"
+        here = Command.objects.filter(session=session)
+        if inbox.withdraw(box, here, "message_id", message_id):
+            _record("message_withdraw", session, device)
+        elif known := _state_of(session, message_id):
+            state = known
+        else:
+            inbox.report_withdrawn(box, session, message_id)
+        return MessageState(session_id=session.session_id, message_id=message_id, state=state)
+
+
+def _state_of(session: Session, message_id: str) -> types.MessageState | None:
+    """Return what every device was told last of a message that does not wait."""
+    rows = LogRow.objects.filter(frame__contains=jsontext.dumps_unicode(message_id))
+    for frame in rows.filter(feed=Feed.ALL, type="message_state").order_by("-seq"):
+        told = MessageState.model_validate(jsontext.loads(frame.frame)["payload"])
+        if (told.session_id, told.message_id) == (session.session_id, message_id):
+            return told.state
+    # given to an agent that has not said so yet, or long ago
+    return "given" if rows.filter(feed=session.feed_id, type="agent_event").exists() else None
 
 
 def interrupt(session_pk: int, *, device: Device | None) -> None:

@@ -232,8 +232,8 @@ class SessionWriter:
     def _tell_state(self, state: MessageState) -> None:
         """Tell every device what became of the prompt (D71)."""
         if self.prompt_id:  # a command of an earlier version has none
-            ids = {"session_id": self.session.session_id, "message_id": self.prompt_id}
-            self.box.append_to_all(encode(s.MessageState(**ids, state=state)))
+            row = inbox.state_row(self.session.session_id, self.prompt_id, state)
+            self.box.append_to_all(row)
 
     def _note_usage(self, used: Usage) -> None:
         """Keep what an agent says of its usage; report a limit once that is near (D72)."""

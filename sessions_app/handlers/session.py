@@ -307,6 +307,15 @@ async def message(connection: ClientConnection, message: ClientMessage) -> None:
     )
 
 
+async def message_withdraw(connection: ClientConnection, message: ClientMessage) -> s.MessageState:
+    payload: c.MessageWithdraw = message.payload
+    session = await readers.run(observed_sessions.find, payload.session_id)
+    if session is None:
+        raise BridgeError("SESSION_NOT_FOUND", session_id=payload.session_id)
+    about = (session.pk, payload.message_id)
+    return await writers.run(prompts.withdraw, *about, device=connection.paired)
+
+
 async def session_interrupt(connection: ClientConnection, message: ClientMessage) -> None:
     """Queue an interrupt; if that fails, stop an agent of this process all the same."""
     session_id = message.payload.session_id

@@ -4,11 +4,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.conformance.agent_tools import bridge_of, script_of, session_of
+from tests.conformance.agent_tools import Script, bridge_of, script_of, session_of
 from tests.conformance.agents import answers, ask, end, question, say, words
 from tests.conformance.approvals import decide, of
 from tests.conformance.bridge import Bridge
 from tests.conformance.phone import Phone
+from tests.conformance.samples import new_id
 from tests.faults.quick import with_limits
 
 pytestmark = pytest.mark.spec("ws.message_state")
@@ -56,6 +57,49 @@ def test_a_message_that_waits_its_turn(
     (bridge.root / "go").touch()
     assert until_state(other, session, waits, "given") == ["queued", "given"]
     (bridge.root / "go").unlink()
+
+
+def withdraw(phone: Phone, session_id: str, message_id: str) -> str:
+    """Its state, as the answer says."""
+    body = {"session_id": session_id, "message_id": message_id}
+    answer = phone.request("message_withdraw", body)
+    assert answer["type"] == "message_state" and answer["payload"].items() >= body.items(), answer
+    return str(answer["payload"]["state"])
+
+
+@pytest.mark.spec("ws.message_withdraw")
+def test_a_message_that_is_withdrawn(
+    bridge: Bridge, phone: Phone, other: Phone, script: Script, session: str
+) -> None:
+    """Any phone takes it back while it waits, once; what the agent was given stays given."""
+    given = say(phone, session, GO)
+    until_state(other, session, given, "given")
+    gone, waits = say(phone, session, "taken back"), say(phone, session, "onward")
+    until_state(other, session, waits, "queued")
+    assert withdraw(other, session, gone) == "withdrawn"
+    assert until_state(phone, session, gone, "withdrawn") == ["queued", "withdrawn"]
+    assert withdraw(phone, session, gone) == "withdrawn"
+    assert withdraw(phone, session, given) == "given"
+    (bridge.root / "go").touch()
+    until_state(other, session, waits, "given")
+    (bridge.root / "go").unlink()
+    assert "taken back" not in script.prompts()
+
+
+@pytest.mark.spec("ws.message_withdraw")
+def test_a_withdrawal_that_overtakes_its_message(
+    phone: Phone, other: Phone, script: Script, session: str
+) -> None:
+    """It is kept for an hour; the message is shown nowhere, and its sender learns why."""
+    late = new_id()
+    assert withdraw(phone, session, late) == "withdrawn"
+    body = {"session_id": session, "content": "came late", "role": "user"}
+    phone.send("message", body, id=late)
+    assert until_state(other, session, late, "withdrawn")[-1] == "withdrawn"
+    ask(phone, session, "onward")
+    assert "came late" not in script.prompts() + [str(one) for one in phone.events(session)]
+    missing = phone.request("message_withdraw", {"session_id": new_id(), "message_id": late})
+    assert missing["payload"]["code"] == "SESSION_NOT_FOUND"
 
 
 def test_a_message_that_a_busy_agent_takes_later(phone: Phone, other: Phone, session: str) -> None:

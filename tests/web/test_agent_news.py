@@ -71,6 +71,23 @@ def test_a_form_takes_what_it_asks_for(page: Page) -> None:
     page.wait_text("{'colour': 'Blue'}")
 
 
+def test_a_message_that_is_taken_back(page: Page, bridge: Bridge) -> None:
+    """What waits is withdrawn, or written again; neither is given to the agent."""
+    say(page, "/do while not os.path.exists('go'): time.sleep(0.01)")
+    page.find(".prompt .meta", "Given to the agent")
+    say(page, "never")
+    page.tap(".prompt button", "Withdraw")
+    page.find(".prompt .meta", "Withdrawn")
+    say(page, "write it")
+    page.tap(".prompt button", "Edit")
+    page.wait("document.querySelector('.composer textarea').value === 'write it'")
+    page.tap(".composer button[type=submit]")
+    page.find(".prompt .meta", "Queued")
+    (bridge.root / "go").touch()
+    page.wait_text("8 characters")
+    assert "5 characters" not in page.js("document.body.innerText")
+
+
 def test_a_message_that_the_agent_does_not_take(page: Page) -> None:
     """What became of it stands at it, and it can be sent again."""
     say(page, "/do agent.busy = ['busy'] * 5")

@@ -262,6 +262,7 @@ export class Engine {
   notice({ type, payload }, live) {
     if (type === "agent_event" && payload.payload.message_id)
       this.outgoing.settle(payload.payload.message_id);
+    if (type === "message_state") this.outgoing.settle(payload.message_id);
     if (!live) return;
     const session = payload.session_id;
     if (type === "approval_required" && !payload.decision) {

@@ -344,6 +344,10 @@ declare namespace Wire {
       role: "user";
       attachments?: string[] | null;
     };
+    message_withdraw: {
+      session_id: string;
+      message_id: string;
+    };
     session_interrupt: {
       session_id: string;
     };
@@ -514,6 +518,11 @@ declare namespace Wire {
       usage?: Free;
       interrupted?: boolean;
     };
+    message_state: {
+      session_id: string;
+      message_id: string;
+      state: "queued" | "given" | "withdrawn" | "refused";
+    };
     approval_recorded: {
       session_id: string;
       tool_call_id: string;
@@ -597,11 +606,6 @@ declare namespace Wire {
     session_started: {
       session_id: string;
       session?: SessionInfo;
-    };
-    message_state: {
-      session_id: string;
-      message_id: string;
-      state: "queued" | "given" | "refused";
     };
     tool_call: {
       session_id: string;
@@ -720,6 +724,7 @@ declare namespace Wire {
     session_end: "session_update";
     history_list: "history_list_response";
     message: "stream_start" | "stream_chunk" | "stream_end";
+    message_withdraw: "message_state";
     session_interrupt: "stream_end";
     approval_response: "approval_recorded";
     session_set: "session_options";

@@ -28,7 +28,7 @@ export function chatView(id, { model, go }) {
   const newer = button("button.newer", () => list.follow());
   newer.hidden = true;
   const list = new WindowedList({
-    make: (item) => makeItem(item, { model, go, id }),
+    make: (item) => makeItem(item, { model, go, id, edit: (text) => bottom.edit(text) }),
     update: updateItem,
     earlier: () => loadEarlier(),
     unread: (count) => {

@@ -65,7 +65,26 @@ function updatePrompt(node, item) {
   const isRefused = item.state === "refused";
   const bubble = `div.bubble.mine${isRefused ? ".failed" : ""}`;
   const again = isRefused && h("div.actions", {}, sayAgain(item, node.app));
-  node.replaceChildren(h(bubble, {}, h("p", {}, visible(item.text)), about, again));
+  const back = item.state === "queued" && h("div.actions", {}, takeBack(item, node.app));
+  node.replaceChildren(h(bubble, {}, h("p", {}, visible(item.text)), about, again || back));
+}
+
+// What waits is taken back, to write it again or not (D71).
+/** @param {Prompt} item @param {ItemApp} _ */
+function takeBack({ key, text }, { model, id, edit }) {
+  const withdraw = async () => {
+    const asked = { session_id: id, message_id: key.slice("p:".length) };
+    try {
+      const { state } = await model.call("ask", "message_withdraw", asked);
+      if (state === "withdrawn") return true;
+      toast("It cannot be taken back any more: the agent has it.", "warn");
+    } catch (/** @type {any} */ error) {
+      toast(error.message, "warn");
+    }
+    return false;
+  };
+  const again = async () => (await withdraw()) && edit(text);
+  return [button("button", again, "Edit"), button("button.quiet", withdraw, "Withdraw")];
 }
 
 /** @param {Prompt} item @param {ItemApp} _ */
@@ -88,6 +107,7 @@ const STANDS = {
   bridge: "At the bridge",
   queued: "Queued",
   given: "Given to the agent",
+  withdrawn: "Withdrawn",
   refused: "Not taken: the agent was busy",
 };
 

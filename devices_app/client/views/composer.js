@@ -73,8 +73,7 @@ export function composer(id, { model, sent }) {
       keep();
       sent();
     } catch (/** @type {any} */ error) {
-      area.value = [text, area.value].filter(Boolean).join("\n");
-      grow();
+      edit(text);
       toast(error.message, "warn");
     }
   };
@@ -148,7 +147,14 @@ export function composer(id, { model, sent }) {
     setText(why, state === "error" ? oneLine(session.trouble) : (STANDS[state] ?? ""));
     why.hidden = !why.textContent;
   };
-  return { node, paint };
+  /** @param {string} text */
+  const edit = (text) => {
+    area.value = [text, area.value].filter(Boolean).join("\n");
+    paint();
+    keep();
+    area.focus();
+  };
+  return { node, paint, edit };
 }
 
 // What this device has said and the bridge has not taken yet.
