@@ -124,7 +124,9 @@ def withdraw(session_pk: int, message_id: str, *, device: Device) -> MessageStat
 
 def _state_of(session: Session, message_id: str) -> types.MessageState | None:
     """Return what every device was told last of a message that does not wait."""
-    rows = LogRow.objects.filter(frame__contains=jsontext.dumps_unicode(message_id))
+    # only these feeds, which are bounded: it holds the head of the log meanwhile
+    feeds = LogRow.objects.filter(feed__in=(Feed.ALL, session.feed_id))
+    rows = feeds.filter(frame__contains=jsontext.dumps_unicode(message_id))
     for frame in rows.filter(feed=Feed.ALL, type="message_state").order_by("-seq"):
         told = MessageState.model_validate(jsontext.loads(frame.frame)["payload"])
         if (told.session_id, told.message_id) == (session.session_id, message_id):
