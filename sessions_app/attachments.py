@@ -5,20 +5,24 @@ import os
 import shutil
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from urllib.parse import unquote_to_bytes
 
+import structlog
 from django.db import transaction
 from django.db.models import Sum
 
 from bridge_project.kernel import limits, picture_files
 from bridge_project.kernel.config import conf
 from bridge_project.kernel.errors import BridgeError
+from bridge_project.kernel.picture_files import Picture
 from bridge_project.kernel.private_files import make_private_dir, write_private_file
 from bridge_project.kernel.text import printable
-from bridge_project.protocol import http
+from bridge_project.protocol import http, resources
 from sessions_app.models import Attachment, Session
+
+log = structlog.get_logger("bridge.attachments")
 
 _PLACE = "attachments"
 _ANY_TYPE = "application/octet-stream"
@@ -93,9 +97,9 @@ def sent_before(session_pk: int, client_id: str, data: bytes) -> Attachment | No
     return found.first()
 
 
-def write(session_pk: int, data: bytes) -> str:
+def write(session_pk: int, data: bytes, attachment_id: str = "") -> str:
     """Write a file before its row, and return its id. Raises STORAGE_UNAVAILABLE."""
-    path = path_of(session_pk, str(uuid.uuid4()))
+    path = path_of(session_pk, attachment_id or str(uuid.uuid4()))
     try:
         make_private_dir(conf.bridge_data_dir, _PLACE, str(session_pk))
         write_private_file(path, data)
@@ -122,6 +126,28 @@ def record(
     _make_room(limits.ATTACHMENTS_SESSION_BYTES, session=session)
     _make_room(limits.ATTACHMENTS_TOTAL_BYTES)
     return made
+
+
+def write_pictures(session_pk: int, pictures: Iterable[Picture]) -> None:
+    """Write the files of an agent's pictures, so that ``keep`` need not do it."""
+    for picture in pictures:
+        if not path_of(session_pk, picture.attachment_id).exists():
+            try:
+                write(session_pk, picture.data, picture.attachment_id)
+            except BridgeError as error:  # what the agent says counts more
+                log.warning("picture_not_kept", session=session_pk, error=error.message)
+
+
+def keep(session: Session, pictures: Sequence[Picture]) -> list[resources.Picture]:
+    """Keep an agent's pictures, inside an outbox; return what stands in their place."""
+    ids = {one.attachment_id: one for one in pictures}
+    known = Attachment.objects.filter(session=session, attachment_id__in=ids) if ids else ()
+    new = ids.keys() - {row.attachment_id for row in known}
+    write_pictures(session.pk, ids.values())
+    for attachment_id in sorted(new):
+        one = ids[attachment_id]
+        record(session, attachment_id, one.data, name=one.name)
+    return [resources.Picture(**one.block()) for one in ids.values()]
 
 
 def _make_room(most: int, **which: Session) -> None:

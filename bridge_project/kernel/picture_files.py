@@ -1,6 +1,8 @@
 """Tell by a file's bytes whether it is a picture, and a whole one. Pure."""
 
-from typing import Final, NamedTuple
+import hashlib
+import uuid
+from typing import Any, Final, NamedTuple
 
 EXTENSIONS: Final = {
     "image/png": ".png",
@@ -12,10 +14,33 @@ EXTENSIONS: Final = {
 
 
 class Picture(NamedTuple):
+    """Hold a picture with its media type."""
+
     media_type: str
     data: bytes
 
+    @property
+    def attachment_id(self) -> str:
+        """Return the id under which an agent's picture is kept, made of its bytes."""
+        return str(uuid.uuid5(_IDS, hashlib.sha256(self.data).hexdigest()))
 
+    @property
+    def name(self) -> str:
+        return f"picture{EXTENSIONS[self.media_type]}"
+
+    def block(self) -> dict[str, Any]:
+        """Return what stands in the place of an agent's picture (D70)."""
+        about = {"attachment_id": self.attachment_id, "media_type": self.media_type}
+        return {"type": "image", **about, "size": len(self.data)}
+
+
+def picture_of(data: bytes) -> Picture | None:
+    """Return the picture that a file is, by its first bytes; None for anything else."""
+    kind = media_type_of(data)
+    return Picture(kind, data) if kind else None
+
+
+_IDS: Final = uuid.UUID("6f1c2a4e-6a53-4f0e-9d53-6c1b1d0f7a70")
 _PNG: Final = b"\x89PNG\r\n\x1a\n"
 _JPEG_END: Final = b"\xff\xd9"
 _SCAN: Final = 0xDA  # the marker after which a JPEG's picture itself comes

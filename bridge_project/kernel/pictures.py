@@ -1,14 +1,18 @@
-"""Take pictures out of what agents send, and name them (D70). Pure.
+"""Take pictures out of what agents send: name and collect them (D70). Pure.
 
-A picture in base64 is hundreds of kilobytes of letters that nobody can read, on each phone.
+A picture in base64 is hundreds of kilobytes of letters that nobody can read, on each phone. The
+functions append pictures that are to be kept to ``taken``, where they are given it: image blocks
+and data URLs, that are pictures by their bytes. Any other run of base64 is only named.
 """
 
+import base64
 import re
 import string
 from collections.abc import Mapping
 from typing import Any, Final
 
-from bridge_project.kernel.limits import PICTURE_TEXT_CHARS
+from bridge_project.kernel.limits import ATTACHMENT_BYTES, PICTURE_TEXT_CHARS
+from bridge_project.kernel.picture_files import Picture, picture_of
 
 _MEDIA: Final = {
     "iVBORw0KGgo": "image/png",
@@ -30,6 +34,7 @@ _WHOLE: Final = re.compile(
 _DATA: Final = "data:image/"
 _URL: Final = re.compile(_DATA + r"[\w.+-]{0,40}(?:;[base64]{0,6}(?:,[\w+/=-]*)?)?")
 _URL_CHARS: Final = 70  # the longest beginning of a data URL
+_STANDARD: Final = str.maketrans("-_", "+/")
 _LETTERS: Final = string.ascii_letters + string.digits + "+/_-="
 _BLOCKS: Final = ("image", "image_url", "input_image")  # of Anthropic and ACP, of OpenAI
 
@@ -42,17 +47,27 @@ def label(media_type: str, size: int) -> str:
     return f"[{media_type}, {kilobytes / 1024:.1f} MB]"
 
 
-def name_in_text(text: str) -> str:
+def name_in_text(text: str, taken: list[Picture] | None = None) -> str:
     """Replace pictures over PICTURE_TEXT_CHARS, data URLs too, by their labels."""
     if len(text) <= PICTURE_TEXT_CHARS or not any(sign in text for sign in _SIGNS):
         return text
-    return _PICTURE.sub(_labelled, text)
+
+    def labelled(found: re.Match[str]) -> str:
+        if len(found["run"]) <= PICTURE_TEXT_CHARS:
+            return found[0]
+        if found["said"] and taken is not None and (picture := _decoded(found["run"])):
+            taken.append(picture)
+        return label(found["said"] or _media_type(found["run"]), _size(found["run"]))
+
+    return _PICTURE.sub(labelled, text)
 
 
-def _labelled(found: re.Match[str]) -> str:
-    if len(found["run"]) <= PICTURE_TEXT_CHARS:
-        return found[0]
-    return label(found["said"] or _media_type(found["run"]), _size(found["run"]))
+def _decoded(run: str) -> Picture | None:
+    """Return the picture that a run of base64 is; None if it is none, or too large."""
+    letters = re.sub(r"\\[nr]|[\s\\=]", "", run).translate(_STANDARD)
+    if len(letters) % 4 == 1 or len(letters) * 3 // 4 > ATTACHMENT_BYTES:
+        return None
+    return picture_of(base64.b64decode(letters + "=" * (-len(letters) % 4)))
 
 
 def _media_type(run: str) -> str:
@@ -64,17 +79,18 @@ def _size(run: str) -> int:
     return len(re.sub(r"\\[nr]|[\s\\=]", "", run)) * 3 // 4
 
 
-def name_in(value: Any) -> Any:
+def name_in(value: Any, taken: list[Picture] | None = None) -> Any:
     """Replace the pictures in a JSON value; return one without any as it is.
 
-    A block that is a picture becomes ``{type: "image", media_type, size}``.
+    A block that is a picture becomes ``{type: "image", media_type, size}``, and with
+    ``attachment_id`` one that is taken.
     """
     waiting = [value]
     while waiting:
         one = waiting.pop()
         if isinstance(one, str):
             if len(one) > PICTURE_TEXT_CHARS and any(sign in one for sign in _SIGNS):
-                return _named(value)
+                return _named(value, taken)
         elif isinstance(one, dict):
             waiting += one.values()
         elif isinstance(one, list):
@@ -82,17 +98,20 @@ def name_in(value: Any) -> Any:
     return value
 
 
-def _named(value: Any) -> Any:
+def _named(value: Any, taken: list[Picture] | None) -> Any:
     if isinstance(value, str):
-        return name_in_text(value)
+        return name_in_text(value, taken)
     if isinstance(value, list):
-        return [_named(one) for one in value]
+        return [_named(one, taken) for one in value]
     if isinstance(value, dict):
-        return named_block(value) or {name: _named(one) for name, one in value.items()}
+        block = named_block(value, taken)
+        return block or {name: _named(one, taken) for name, one in value.items()}
     return value
 
 
-def named_block(block: Mapping[str, Any]) -> dict[str, Any] | None:
+def named_block(
+    block: Mapping[str, Any], taken: list[Picture] | None = None
+) -> dict[str, Any] | None:
     """Return what stands for a block that is a picture in base64; None for any other."""
     if block.get("type") not in _BLOCKS:
         return None
@@ -102,6 +121,9 @@ def named_block(block: Mapping[str, Any]) -> dict[str, Any] | None:
             if not isinstance(text, str) or len(text) <= PICTURE_TEXT_CHARS:
                 continue
             if found := _WHOLE.fullmatch(text):
+                if taken is not None and (picture := _decoded(found["run"])):
+                    taken.append(picture)
+                    return picture.block()
                 told = holder.get("media_type") or holder.get("mimeType")
                 kind = found["said"] or _media_type(found["run"]) or str(told or "image")
                 return {"type": "image", "media_type": kind, "size": _size(found["run"])}
@@ -112,6 +134,8 @@ class Stream:
     """Name the pictures in a text that comes in pieces; what may begin one waits."""
 
     def __init__(self) -> None:
+        self.taken: list[Picture] = []  # with what was returned last; the caller empties it
+        self._url: list[str] = []  # the letters of a data URL that is being left out
         self._held = ""  # the beginning of a picture, or of its sign
         self._kind = ""  # of a picture that is being left out
         self._letters = 0
@@ -120,7 +144,8 @@ class Stream:
         """Return the text that may be shown by now."""
         if self._kind:
             rest = piece.lstrip(_LETTERS)
-            self._letters += len(piece) - len(rest)
+            self._letters += (count := len(piece) - len(rest))
+            self._keep(piece[:count])
             return self.end() + self.feed(rest) if rest else ""
         text, self._held = self._held + piece, ""
         start = _beginning(text)
@@ -130,13 +155,24 @@ class Stream:
         else:
             said = text[start : len(text) - len(run)].removeprefix("data:").partition(";")[0]
             self._kind, self._letters = said or _media_type(run) or "image", len(run)
-        return name_in_text(text[:start])
+            self._url = [run] if said else []
+        return name_in_text(text[:start], self.taken)
+
+    def _keep(self, letters: str) -> None:
+        """Keep a data URL's letters, as long as they may be those of a picture."""
+        if self._url and self._letters * 3 // 4 <= ATTACHMENT_BYTES:
+            self._url.append(letters)
+        else:
+            self._url = []
 
     def end(self) -> str:
         """Return what waits; nothing follows it."""
         held, self._held = self._held, ""
         if self._kind:
             held, self._kind = label(self._kind, self._letters * 3 // 4), ""
+            if picture := _decoded("".join(self._url)):
+                self.taken.append(picture)
+            self._url = []
         return held
 
 

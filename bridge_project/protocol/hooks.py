@@ -9,6 +9,7 @@ from typing import Any, Final
 from pydantic import ConfigDict, Field, ValidationInfo, field_validator
 
 from bridge_project.kernel import limits, pictures
+from bridge_project.kernel.picture_files import Picture
 from bridge_project.protocol import jsontext, types
 from bridge_project.protocol.base import Received
 from bridge_project.protocol.constraints import Fault, validate
@@ -53,7 +54,7 @@ class HookEvent:
     """Hold a valid hook event as sent, but for two things.
 
     ``timestamp`` is converted to UTC, and pictures in base64 are named (D70), except in ``params``:
-    who decides on a call sees what it is.
+    who decides on a call sees what it is. ``pictures`` are those that are to be kept.
 
     ``event_id`` is the producer's own, in lower case, or None; ``extra`` holds the other unknown
     top-level fields (D3).
@@ -65,6 +66,7 @@ class HookEvent:
     payload: dict[str, Any]
     event_id: str | None = None
     extra: dict[str, Any] = field(default_factory=dict)
+    pictures: Sequence[Picture] = ()
 
     def outbound(self, event_id: str) -> dict[str, Any]:
         """Return the ``agent_event`` payload that joined devices get (D1, D4)."""
@@ -210,20 +212,32 @@ def parse_hook_event(value: Any, *, now: datetime) -> HookEvent:
     own_id = event_id.lower() if isinstance(event_id, str) and types.is_uuid(event_id) else None
     if base is None or found:
         raise HookInvalid(found, own_id)
+    taken: list[Picture] = []
     return HookEvent(
         event=base.event,
         timestamp=base.timestamp,
         session_id=base.session_id,
-        payload=_without_pictures(base.payload),
+        payload=_without_pictures(base.payload, taken),
         event_id=own_id,
-        extra={name: pictures.name_in(item) for name, item in value.items() if name not in _KNOWN},
+        extra={
+            name: pictures.name_in(item, taken)
+            for name, item in value.items()
+            if name not in _KNOWN
+        },
+        pictures=taken,
     )
 
 
-def _without_pictures(payload: dict[str, Any]) -> dict[str, Any]:
-    return {
-        name: item if name == "params" else pictures.name_in(item) for name, item in payload.items()
+def _without_pictures(payload: dict[str, Any], taken: list[Picture]) -> dict[str, Any]:
+    named = {
+        name: item if name == "params" else pictures.name_in(item, taken)
+        for name, item in payload.items()
     }
+    # a result that is a picture's data URL, and nothing else
+    result, found = {"type": "image", "url": payload.get("result")}, list[Picture]()
+    if "result" in named and (block := pictures.named_block(result, found)) and found:
+        named["result"] = block
+    return named
 
 
 def _read(function: Callable[..., Any], *what: Any) -> Any:

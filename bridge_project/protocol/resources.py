@@ -1,6 +1,6 @@
 """Define the resources that messages contain (SPEC Resources and their fields)."""
 
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
@@ -153,13 +153,28 @@ class HealthChecks(Sent):
     token_permissions: bool
 
 
+class Picture(Sent):
+    """Describe an agent's picture, which is an attachment of the session (D70)."""
+
+    type: Literal["image"] = "image"
+    attachment_id: str
+    media_type: str
+    size: types.Count
+
+
 class ToolOutcome(Sent):
+    """Hold what a tool gave.
+
+    ``pictures`` (added): of ``content``, where each stands as ``[image/png, 160 KB]`` (D70).
+    """
+
     success: bool
     content: str
     diff: Any = None
     metadata: dict[str, Any] | None = None
     error: str | None = None
     duration_ms: types.Count | None = None
+    pictures: list[Picture] | None = None
 
 
 class ApprovalOption(Sent):

@@ -10,6 +10,7 @@ from bridge_project.protocol.resources import (
     ApprovalOption,
     HealthChecks,
     PastSession,
+    Picture,
     Presence,
     PushOffer,
     RuleOffer,
@@ -200,12 +201,16 @@ class StreamStart(SessionRow):
 
 
 class StreamChunk(SessionRow):
-    """Send a piece of an answer."""
+    """Send a piece of an answer.
+
+    ``pictures`` (added): of ``content``, where each stands as ``[image/png, 160 KB]`` (D70).
+    """
 
     type = "stream_chunk"
     message_id: str
     content: str
     is_tool_use: bool
+    pictures: list[Picture] | None = None
 
 
 class StreamEnd(SessionRow):

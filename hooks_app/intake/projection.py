@@ -6,7 +6,7 @@ from typing import Any
 
 from bridge_project.kernel.text import printable
 from bridge_project.protocol.hooks import HookEvent
-from bridge_project.protocol.resources import ToolOutcome
+from bridge_project.protocol.resources import Picture, ToolOutcome
 from bridge_project.protocol.server_messages import Notification
 from bridge_project.protocol.types import (
     NotificationType,
@@ -177,6 +177,7 @@ def outcome_of(event: HookEvent) -> ToolOutcome:
         outcome = ToolOutcome(success=False, content="", error=tool_result.INTERRUPTED)
     outcome.metadata = {**(metadata if isinstance(metadata, dict) else {}), **_started(result)}
     outcome.metadata = outcome.metadata or None
+    outcome.pictures = [Picture(**one.block()) for one in event.pictures] or None
     outcome.duration_ms = None if duration_ms is None else round(duration_ms)
     return outcome
 

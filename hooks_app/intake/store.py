@@ -23,6 +23,7 @@ from bridge_project.protocol.hooks import HookEvent
 from bridge_project.protocol.types import now_text, parse_timestamp
 from hooks_app.intake import observed, projection
 from hooks_app.models import HookEvent as StoredEvent
+from sessions_app import attachments
 from sessions_app.agents import giving_way
 from sessions_app.log import ingest_sql
 from sessions_app.log.outbox import Outbox, outbox
@@ -136,6 +137,7 @@ class _Group:
         ours = session.kind == Session.Kind.BRIDGE and event.event != "SessionEnd"
         if ours and desk.writes(process):
             giving_way.to_the_desk(self._box, session)
+        attachments.keep(session, event.pictures)
         joined = self._joined.get(session.pk, 0)
         receipt = Receipt(event.event_id or str(uuid.uuid4()), joined)
         whole = _summarize(self._box, session, event, self._records)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from bridge_project.kernel import limits
+from bridge_project.kernel.picture_files import Picture
 from bridge_project.kernel.pictures import Stream
 from bridge_project.kernel.text import clean
 from bridge_project.protocol.resources import ApprovalOption, Usage
@@ -26,10 +27,14 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Chunk(Event):
-    """Report a piece of the answer; with ``is_tool_use`` a piece of a tool's input."""
+    """Report a piece of the answer; with ``is_tool_use`` a piece of a tool's input.
+
+    ``pictures``: what its ``content`` names.
+    """
 
     content: str
     is_tool_use: bool = False
+    pictures: Sequence[Picture] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +66,14 @@ class ApprovalWithdrawn(Event):
 
 @dataclass(frozen=True, slots=True)
 class ToolSucceeded(Event):
-    """Report a tool's result."""
+    """Report a tool's result; ``pictures``: what its ``content`` names."""
 
     call: Call
     content: str = ""
     diff: str | None = None
     metadata: Mapping[str, Any] | None = None
     duration_ms: int | None = None
+    pictures: Sequence[Picture] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,10 +236,11 @@ class EventQueue:
         if self._closed:
             return
         half, self._half = self._half, None
-        if not isinstance(event, Chunk):
+        if not isinstance(event, Chunk) or event.pictures:
             self._add_text(half)
             self._end_text()
             self._events.append(event)
+            self._chars += len(event.content) if isinstance(event, Chunk) else 0
         elif half is not None and half.is_tool_use == event.is_tool_use:
             self._put_text(replace(event, content=half.content + event.content))
         else:
@@ -260,7 +267,8 @@ class EventQueue:
 
     def _append_text(self, text: str) -> None:
         if text:
-            self._events.append(Chunk(clean(text), self._is_tool_use))
+            taken, self._pictures.taken = self._pictures.taken, []
+            self._events.append(Chunk(clean(text), self._is_tool_use, taken))
             self._chars += len(text)
 
     def close(self) -> None:

@@ -18,17 +18,20 @@ SHOWN_PARAMS, SHOWN_CHARS = 20, 10_000  # of a call that is too large to be sent
 
 
 def coalesce(events: Iterable[Event]) -> list[Event]:
-    """Join adjacent chunks of one kind; drop empty ones."""
+    """Join adjacent chunks of one kind, but for those with pictures; drop empty ones."""
     found: list[Event] = []
     kept = (event for event in events if not isinstance(event, Chunk) or event.content)
-    # of an event that is no chunk: None
-    for is_tool_use, group in groupby(kept, lambda event: getattr(event, "is_tool_use", None)):
+    for is_tool_use, group in groupby(kept, _joined_as):
         if is_tool_use is None:
             found.extend(group)
         else:
             text = "".join(event.content for event in group if isinstance(event, Chunk))
             found.append(Chunk(text, is_tool_use))
     return found
+
+
+def _joined_as(event: Event) -> bool | None:
+    return event.is_tool_use if isinstance(event, Chunk) and not event.pictures else None
 
 
 def truncate(text: str) -> str:

@@ -24,9 +24,11 @@ from sessions_app.agents.events import (
     AgentDied,
     ApprovalAsked,
     ChoiceAnswered,
+    Chunk,
     Event,
     OffersChanged,
     StoppedAsking,
+    ToolSucceeded,
     TurnEnded,
     TurnSilent,
     ends_prompt,
@@ -173,6 +175,10 @@ class SessionRunner:
                 for event in batch
             ]
         batch = [await self._judged(event) for event in batch]
+        shown = [event for event in batch if isinstance(event, Chunk | ToolSucceeded)]
+        if pictures := [picture for event in shown for picture in event.pictures]:
+            # before the transaction: nobody waits for the disk
+            await asyncio.to_thread(attachments.write_pictures, self.session_pk, pictures)
         await agent_writers.retry(self._session_log.write, coalesce(batch), busy=self.busy)
         tail.changes += OffersChanged in kinds
         if kinds != {TurnSilent}:

@@ -11,15 +11,15 @@ import structlog
 from django.utils import timezone
 
 from bridge_project.http.error_body import error_payload
-from bridge_project.kernel import limits
+from bridge_project.kernel import limits, picture_files
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.kernel.text import valid
 from bridge_project.protocol import jsontext
 from bridge_project.protocol import server_messages as s
 from bridge_project.protocol.catalogue import encode
-from bridge_project.protocol.resources import ToolOutcome, Usage
+from bridge_project.protocol.resources import Picture, ToolOutcome, Usage
 from bridge_project.protocol.types import FinishReason, MessageState, SessionEndReason
-from sessions_app import leases, notifications
+from sessions_app import attachments, leases, notifications
 from sessions_app.agents import events, inbox, sanitize, usage
 from sessions_app.agents.offers import Offers
 from sessions_app.approvals import service as approvals
@@ -114,7 +114,19 @@ class SessionWriter:
         size, ids = limits.STREAM_CHUNK_CHARS, self._stream_ids()
         for start in range(0, len(chunk.content), size):
             piece = chunk.content[start : start + size]
-            self._append(s.StreamChunk(**ids, content=piece, is_tool_use=chunk.is_tool_use))
+            last = start + size >= len(chunk.content)
+            self._append(
+                s.StreamChunk(
+                    **ids,
+                    content=piece,
+                    is_tool_use=chunk.is_tool_use,
+                    pictures=self._keep(chunk.pictures) if last else None,
+                )
+            )
+
+    def _keep(self, pictures: Sequence[picture_files.Picture]) -> list[Picture] | None:
+        """Keep an agent's pictures; return what stands in their place."""
+        return attachments.keep(self.session, pictures) or None
 
     # -- tools -------------------------------------------------------------------------------------
 
@@ -150,6 +162,7 @@ class SessionWriter:
                     diff=sanitize.plain(event.diff),
                     metadata=sanitize.plain(event.metadata),
                     duration_ms=event.duration_ms,
+                    pictures=self._keep(event.pictures),
                 )
             case events.ToolStopped(_, reason, duration_ms):
                 why = sanitize.truncate(reason)

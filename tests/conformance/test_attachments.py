@@ -1,5 +1,6 @@
 """Pictures and files of a session: sent, kept, given back, and refused (D70)."""
 
+import base64
 import hashlib
 import os
 import struct
@@ -11,7 +12,9 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.conformance.agents import begin, end, words
+from tests.conformance.agent_tools import Script, quick_bridge
+from tests.conformance.agents import begin, end, say, words
+from tests.conformance.approvals import of
 from tests.conformance.bridge import Bridge, query
 from tests.conformance.https import Response, assert_error, is_uuid
 from tests.conformance.phone import Phone
@@ -263,6 +266,36 @@ def test_a_message_whose_attachment_is_not_there(
         assert answer["payload"]["code"] == "PROTO_INVALID_MESSAGE", answer
     assert prompt_of(phone, session, [good])["attachments"][0]["given"] == "picture"
     end(phone, other)
+
+
+SHOWS = """/do picture = {{'type': 'image', 'data': '{data}', 'mimeType': 'image/png'}}
+update('agent_message_chunk', content=picture)
+say(' and ')
+say('data:image/png;base64,{data}.')
+content = [{{'type': 'content', 'content': picture}}]
+about = {{'title': 'Look', 'kind': 'read', 'status': 'completed', 'content': content}}
+update('tool_call', toolCallId='c', **about)"""
+
+
+@pytest.mark.spec("stream.pictures result.pictures")
+def test_pictures_of_agents_are_kept(tmp_path: Path) -> None:
+    """D70: of an answer and a result, once each; where they stand is a label."""
+    script, picture, name = Script(tmp_path, "plain"), PNG, "[image/png, 8 KB]"
+    with quick_bridge(tmp_path / "b", script) as bridge, bridge.phones() as [phone]:
+        session = begin(bridge, phone, agent="plain")
+        say(phone, session, SHOWS.format(data=base64.b64encode(picture).decode()))
+        phone.expect("stream_end", session_id=session, finish_reason="stop")
+        chunks = [one["payload"] for one in of(phone, "stream_chunk", session)]
+        assert words(phone.messages) == f"{name} and {name}."
+        blocks = [block for chunk in chunks for block in chunk.get("pictures", ())]
+        [result] = [one["payload"]["result"] for one in of(phone, "tool_result", session)]
+        assert result["content"] == name
+        assert [*blocks, *result["pictures"]] == [blocks[0]] * 3
+        known = {"type": "image", "media_type": "image/png", "size": len(picture)}
+        assert blocks[0] == known | {"attachment_id": blocks[0]["attachment_id"]}
+        assert fetch(bridge, session, blocks[0]["attachment_id"]).body == picture
+        assert len(kept(bridge)) == 1
+        end(phone, session)
 
 
 BOUNDS = with_limits(ATTACHMENTS_SESSION_BYTES=MB, ATTACHMENTS_TOTAL_BYTES=3 * MB // 2)

@@ -204,16 +204,25 @@ def test_pictures_are_named(bridge: Bridge, sid: str, joined: Phone) -> None:
         ),
         hook("Stop", sid, {"reason": "task_completed", "message": f"It is {picture}"}),
     )
-    contents = {
-        call: joined.expect("tool_result", tool_call_id=call)["payload"]["result"]["content"]
-        for call in "xy"
+    results = {
+        call: joined.expect("tool_result", tool_call_id=call)["payload"]["result"] for call in "xy"
     }
-    assert contents == {"x": "Seen:\n[image/png, 20 KB]", "y": "<img src=[image/png, 20 KB]>"}
+    assert {call: result["content"] for call, result in results.items()} == {
+        "x": "Seen:\n[image/png, 20 KB]",
+        "y": "<img src=[image/png, 20 KB]>",
+    }
     stop = joined.expect("agent_event", session_id=sid, event="Stop")["payload"]["payload"]
     assert stop["message"] == "It is [image/png, 20 KB]"
     events = [one["payload"]["payload"] for one in joined.events(sid)]
-    small = {"type": "image", "media_type": "image/png", "size": 20 * 1024 + 8}
-    assert events[0]["result"][1] == small and events[0]["params"] == params
+    block = events[0]["result"][1]
+    kept = {"type": "image", "media_type": "image/png", "size": 20 * 1024 + 8}
+    assert block == kept | {"attachment_id": block["attachment_id"]}
+    assert events[0]["params"] == params
+    assert results["x"]["pictures"] == results["y"]["pictures"] == [block]
+    where = f"/api/v1/sessions/{sid}/attachments/{block['attachment_id']}"
+    answer = bridge.get(where, joined.token)
+    assert (answer.status, answer.headers["content-type"]) == (200, "image/png")
+    assert answer.body == base64.b64decode(picture)
 
 
 ENDING = ("UserPromptSubmit", "Stop", "SessionEnd", "SessionStart")

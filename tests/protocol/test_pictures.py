@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge_project.kernel import pictures
+from bridge_project.kernel.picture_files import Picture
 from sessions_app.agents.events import Chunk, EventQueue, TurnEnded
 
 SIZE = 160 * 1024
@@ -93,6 +94,54 @@ def test_nothing_else_is_taken_out(text: str) -> None:
 )
 def test_in_json(value: Any, named: Any) -> None:
     assert pictures.name_in(value) == named
+
+
+PICTURE = Picture("image/png", base64.b64decode(PNG))
+URL = f"data:image/png;base64,{PNG}"
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"type": "image", "source": {"type": "base64", "media_type": "x", "data": PNG}},
+        [{"type": "image", "data": json.dumps(PNG)[1:-1], "mimeType": "image/gif"}],
+        {"type": "input_image", "image_url": URL},
+        {"text": f"See {URL}."},
+    ],
+)
+def test_blocks_and_data_urls_are_given_to_be_kept(value: Any) -> None:
+    taken: list[Picture] = []
+    named = pictures.name_in(value, taken)
+    assert taken == [PICTURE]
+    if "text" not in value:
+        assert named in (PICTURE.block(), [PICTURE.block()])
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        PNG,
+        {"text": PNG},
+        {"type": "image", "data": base64.b64encode(b"<svg/>" * 2000).decode(), "mimeType": "x"},
+        {"type": "image", "data": "A" * 4097},
+        {"type": "image", "data": encoded(size=10 * 2**20 + 1)},
+    ],
+)
+def test_nothing_else_is(value: Any) -> None:
+    taken: list[Picture] = []
+    assert pictures.name_in(value, taken) == pictures.name_in(value) and taken == []
+
+
+@pytest.mark.parametrize("step", [7, 1000, 10**6])
+def test_a_data_url_in_pieces_is_kept(step: int) -> None:
+    """With the text in whose place it stands; a run of base64 is only named."""
+    queue, text = EventQueue(), f"I saw ({URL}), and {PNG} then."
+    for at in range(0, len(text), step):
+        queue.put(Chunk(text[at : at + step]))
+    queue.put(TurnEnded("stop"))
+    chunks = [one for one in queue.take() if isinstance(one, Chunk)]
+    shown = [one for one in chunks if one.pictures]
+    assert [(*one.pictures,) for one in shown] == [(PICTURE,)] and NAMED in shown[0].content
 
 
 def said(pieces: list[str]) -> str:

@@ -133,6 +133,13 @@ declare namespace Wire {
     live: boolean;
   }
 
+  interface Picture {
+    type: "image";
+    attachment_id: string;
+    media_type: string;
+    size: number;
+  }
+
   interface Presence {
     away: boolean;
     device: string | null;
@@ -266,6 +273,7 @@ declare namespace Wire {
     metadata?: Free;
     error?: string;
     duration_ms?: number;
+    pictures?: Picture[];
   }
 
   interface TreeEntry {
@@ -510,6 +518,7 @@ declare namespace Wire {
       message_id: string;
       content: string;
       is_tool_use: boolean;
+      pictures?: Picture[];
     };
     stream_end: {
       session_id: string;

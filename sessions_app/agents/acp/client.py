@@ -14,7 +14,7 @@ from acp.meta import CLIENT_METHODS
 from bridge_project.kernel import limits
 from bridge_project.protocol.resources import Usage
 from sessions_app.agents import events
-from sessions_app.agents.acp.content import HistoryCollector, text_of
+from sessions_app.agents.acp.content import HistoryCollector, pictures_of, text_of
 from sessions_app.agents.acp.permissions import Permissions
 from sessions_app.agents.acp.questions import Questions
 from sessions_app.agents.acp.tool_calls import ToolCalls
@@ -119,7 +119,9 @@ class AcpClient:
                 if text := text_of(update.content):
                     self.said = True
                     self._note_own(begins=True)
-                    self._events.put(events.Chunk(text))
+                    is_picture = isinstance(update.content, schema.ImageContentBlock)
+                    shown = pictures_of(update.content) if is_picture else ()
+                    self._events.put(events.Chunk(text, pictures=shown))
             case schema.AgentThoughtChunk():
                 self._events.note_activity()
                 self.calls.think(text_of(update.content))

@@ -12,6 +12,7 @@ from typing import Any
 from acp import schema
 
 from bridge_project.kernel import limits, pictures
+from bridge_project.kernel.picture_files import Picture
 from bridge_project.kernel.text import clean
 from bridge_project.protocol.resources import ToolErrorDetails
 from sessions_app.agents.driver import HistoryMessage
@@ -61,6 +62,17 @@ def text_of(block: Any) -> str:
     if isinstance(block, schema.ImageContentBlock):
         return pictures.label(block.mime_type, len(block.data) * 3 // 4)
     return f"[{getattr(block, 'type', 'content')}]"
+
+
+def pictures_of(*blocks: Any) -> list[Picture]:
+    """Return the pictures that blocks of content are, or hold as data URLs."""
+    taken: list[Picture] = []
+    for block in blocks:
+        if isinstance(block, schema.ImageContentBlock):
+            pictures.named_block({"type": "image", "data": block.data}, taken)
+        elif isinstance(block, schema.TextContentBlock):
+            pictures.name_in_text(block.text, taken)
+    return taken
 
 
 class HistoryCollector:

@@ -145,8 +145,14 @@ class Record:
     @property
     def text(self) -> str:
         """Return the texts of its content."""
-        parts = (part for part in self.content if isinstance(part, schema.ContentToolCallContent))
-        return "\n".join(filter(None, (content.text_of(part.content) for part in parts)))
+        return "\n".join(filter(None, map(content.text_of, self.blocks)))
+
+    @property
+    def blocks(self) -> list[Any]:
+        """Return the blocks of its content."""
+        return [
+            part.content for part in self.content if isinstance(part, schema.ContentToolCallContent)
+        ]
 
     def places(self) -> list[str]:
         """Return the paths of files and directories that it names, each once."""

@@ -224,7 +224,8 @@ class ToolCalls:
             self._events.put(events.ToolFailed(record.call, Failure(text or why, details=details)))
         else:
             diff = diff_of_texts(record.changes)
-            self._events.put(events.ToolSucceeded(record.call, text, diff))
+            shown = content.pictures_of(*record.blocks)
+            self._events.put(events.ToolSucceeded(record.call, text, diff, pictures=shown))
         if record.allowed and (other := self._other_than_shown(record)):
             self._events.put(events.RanOther(record.call, other))
         record.over = True

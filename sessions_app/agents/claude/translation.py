@@ -9,6 +9,8 @@ from typing import Any, TypeGuard
 import claude_agent_sdk as sdk
 
 from bridge_project.kernel import limits
+from bridge_project.kernel.picture_files import Picture
+from bridge_project.kernel.pictures import name_in
 from bridge_project.kernel.text import clean, printable
 from bridge_project.protocol.resources import Usage
 from sessions_app.agents import events
@@ -229,7 +231,11 @@ class Translation:
             result = result if isinstance(result, Mapping) else None
             content, diff = clean(readable(result, text)), diff_of_result(result)
             diff = None if diff is None else clean(diff)
-            yield events.ToolSucceeded(found.call, content, diff, duration_ms=duration_ms)
+            taken: list[Picture] = []
+            name_in(said, taken)
+            yield events.ToolSucceeded(
+                found.call, content, diff, duration_ms=duration_ms, pictures=taken
+            )
 
     # -- the turn ----------------------------------------------------------------------------------
 

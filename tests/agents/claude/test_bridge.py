@@ -19,7 +19,7 @@ from tests.conformance import agents
 from tests.conformance.approvals import decide, notifications, of
 from tests.conformance.phone import Phone
 from tests.conformance.terminal import take_back
-from tests.conformance.test_attachments import PNG, sent
+from tests.conformance.test_attachments import PNG, fetch, sent
 from tests.faults.quick import QuickBridge, nursery
 from tests.servers import PATIENCE, wait_until
 
@@ -320,7 +320,9 @@ def test_another_model(model: Model, bridge: QuickBridge, phone: Phone) -> None:
 def test_pictures_and_files_reach_the_model(
     model: Model, bridge: QuickBridge, phone: Phone
 ) -> None:
-    """D70: a picture as one; of a file a copy, which the agent reads without asking."""
+    """D70: a picture as one; of a file a copy, which the agent reads without asking. One that it
+    reads itself reaches the phone.
+    """
     session_id = agents.begin(bridge, phone, agent=claude.NAME)
     picture = sent(bridge, session_id, name="a.png")["attachment_id"]
     note = sent(bridge, session_id, b"The word is heron.", name="note.txt")["attachment_id"]
@@ -329,7 +331,9 @@ def test_pictures_and_files_reach_the_model(
         [path] = re.findall(r"/\S+/note\.txt", str(body["messages"]))
         return Tool("Read", {"file_path": path})
 
-    content = model.play("look", [read], [Text("Seen.")])
+    (shown := bridge.root / "shown.png").write_bytes(PNG)
+    again = Tool("Read", {"file_path": str(shown)})
+    content = model.play("look", [read], [again], [Text("Seen.")])
     body = {"session_id": session_id, "content": content, "role": "user"}
     phone.send("message", body | {"attachments": [picture, note]})
     phone.expect("stream_end", session_id=session_id, finish_reason="stop")
@@ -340,9 +344,11 @@ def test_pictures_and_files_reach_the_model(
         for block in message["content"]
         if isinstance(block, dict)
     ]
-    [source] = [block["source"] for block in blocks if block["type"] == "image"]
+    source = next(block["source"] for block in blocks if block["type"] == "image")
     assert (source["media_type"], base64.b64decode(source["data"])) == ("image/png", PNG)
-    [result] = [block for block in blocks if block["type"] == "tool_result"]
+    result = next(block for block in blocks if block["type"] == "tool_result")
     assert "The word is heron." in str(result)
+    [kept] = payloads(phone, session_id, "tool_result")[1]["result"]["pictures"]
+    assert fetch(bridge, session_id, kept["attachment_id"]).body.startswith(PNG[:8])
     assert not payloads(phone, session_id, "approval_required")
     agents.end(phone, session_id)
