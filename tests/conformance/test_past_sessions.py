@@ -71,6 +71,22 @@ def test_of_a_directory_newest_first(place: Place, phone: Phone, directory: Path
     assert [one["title"] for one in rest["sessions"]] == ["90 seconds old"] and not rest["more"]
 
 
+def test_pages_lose_none_of_one_moment(place: Place, phone: Phone, directory: Path) -> None:
+    phone.ready()
+    then = int(time.time()) - 60
+    for number in range(3):
+        own = made(place, directory, f"number {number}", "x", age=60)
+        [path] = place.home.rglob(f"{own}.jsonl")
+        os.utime(path, (then, then))
+    made(place, directory, "older", "x", age=90)
+    page = listed(phone, directory=directory, limit=2)
+    last = page["sessions"][-1]["last_activity_at"]
+    rest = listed(phone, directory=directory, limit=2, before=last)
+    assert page["more"] and not rest["more"]
+    found = [one["title"] for one in (*page["sessions"], *rest["sessions"])]
+    assert sorted(found) == ["number 0", "number 1", "number 2", "older"]
+
+
 def test_titles(place: Place, phone: Phone, directory: Path) -> None:
     """A person's, else the agent's, else the first that was said, and no command."""
     phone.ready()

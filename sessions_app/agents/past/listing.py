@@ -14,11 +14,19 @@ Placed = tuple[PastSession, str]  # with its real directory
 def find(store: Store, asked: HistoryList) -> tuple[list[Placed], bool]:
     """Return sessions, newest first, and whether there are more.
 
-    Those whose directory is outside the roots, or gone, are as if they were not there.
+    Those whose directory is outside the roots, or gone, are as if they were not there. Those of one
+    millisecond come together, since the next page begins before it.
     """
-    found = _matching(store, asked)
-    taken = [one for _, one in zip(range(asked.limit), found, strict=False)]
-    return taken, next(found, None) is not None
+    taken: list[Placed] = []
+    for one in _matching(store, asked):
+        if len(taken) >= asked.limit and _millisecond(one) != _millisecond(taken[-1]):
+            return taken, True
+        taken.append(one)
+    return taken, False
+
+
+def _millisecond(placed: Placed) -> int:
+    return int(placed[0].active_at * 1000)
 
 
 def _matching(store: Store, asked: HistoryList) -> Iterator[Placed]:
