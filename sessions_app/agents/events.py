@@ -268,7 +268,7 @@ class EventQueue:
     def _append_text(self, text: str) -> None:
         if text:
             taken, self._pictures.taken = self._pictures.taken, []
-            self._events.append(Chunk(clean(text), self._is_tool_use, taken))
+            self._events.append(Chunk(clean(text), self._is_tool_use, tuple(taken)))
             self._chars += len(text)
 
     def close(self) -> None:
