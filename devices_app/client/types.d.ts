@@ -453,6 +453,26 @@ interface View {
   moved?(): unknown;
 }
 type DiffText = Pick<Wire.DiffLine, "type" | "content">;
+/** Lines that are shown, and where the first of them stands in its file, if that is known. */
+interface Lines {
+  path: string;
+  lines: DiffText[];
+  start?: { old: number; new: number };
+  /** of a file, not of a difference */
+  file?: boolean;
+}
+/** What a person says of some lines. */
+interface Word {
+  path: string;
+  side: "old" | "new";
+  file: boolean;
+  /** numbers of lines on that side; 0: not known */
+  first: number;
+  last: number;
+  /** the lines, each behind its sign */
+  lines: string[];
+  text: string;
+}
 type Ask = <T extends keyof Wire.Replies>(
   type: T,
   payload: Omit<Wire.Requests[T], "session_id">,

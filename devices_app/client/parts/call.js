@@ -16,6 +16,9 @@ const TEXTS = [
 const FIRST = ["command", "file_path"];
 
 /** @param {Free} params */
+const fileOf = (params) => params.file_path ?? params.filePath ?? params.path;
+
+/** @param {Free} params */
 const textsOf = (params) =>
   TEXTS.find((names) => names.every((name) => typeof params[name] === "string"));
 
@@ -43,7 +46,7 @@ export const hasEdits = (params) =>
  * @param {Free} params
  * @returns {Child[]}
  */
-export function callParts(params, text = JSON.stringify(params)) {
+export function callParts(params, text = JSON.stringify(params), file = fileOf(params)) {
   const first = FIRST.filter((name) => typeof params[name] === "string" && params[name]);
   const [before, after] = textsOf(params) ?? [];
   const lists = listsOf(params);
@@ -65,11 +68,17 @@ export function callParts(params, text = JSON.stringify(params)) {
         `${list === "edits" ? "Edit" : "Another change,"} ${at + 1} of `,
         params[list].length,
       ),
-      callParts(one, memberOf(text, list, String(at))),
+      callParts(one, memberOf(text, list, String(at)), fileOf(one) ?? file),
     ]);
   return [
     ...first.map((name) => codeBlock(params[name], name)),
-    ...(before && after ? [diffLines(compareTexts(params[before], params[after]))] : []),
+    ...(before && after
+      ? [
+          diffLines(compareTexts(params[before], params[after]), {
+            path: String(file ?? "The edit"),
+          }),
+        ]
+      : []),
     ...lists.flatMap(changes),
     ...rest.flatMap(named),
   ];

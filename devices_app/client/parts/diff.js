@@ -5,6 +5,7 @@ import { visibleCode } from "./text.js";
 
 const LINES_AT_ONCE = 400; // at first; each tap shows as many again as there are
 
+export const SAY = "Tap a line to say something of it.";
 const SIGNS = { added: "+", removed: "−", context: " " };
 const NAMES = { added: "added", removed: "removed", context: "" };
 /** @type {Record<string, DiffText["type"]>} */
@@ -25,9 +26,11 @@ function line({ type, content }) {
  * Make the lines of a difference, with a button for those too many to show at once.
  *
  * @param {DiffText[]} lines
+ * @param {Omit<Lines, "lines">} [place] of which file they are
  */
-export function diffLines(lines) {
+export function diffLines(lines, place) {
   const node = h("div.diff", { tabindex: "0", role: "group", "aria-label": "Difference" });
+  if (place) node.about = { ...place, lines }; // a person may say something of them
   let drawn = 0;
   const { more, show } = pager(LINES_AT_ONCE, "lines", (to) => {
     more.before(...lines.slice(drawn, to).map(line));

@@ -1,6 +1,6 @@
 // Show the sheet of a decision: the whole call, and buttons that suit its risk.
 
-import { callParts, codeBlock } from "../parts/call.js";
+import { callParts, codeBlock, hasEdits } from "../parts/call.js";
 import { compareTexts, diffLines } from "../parts/diff.js";
 import { button, factsOf, field, fill, guard, h, setText, toast } from "../parts/dom.js";
 import { showMarkdown } from "../parts/markdown.js";
@@ -79,7 +79,16 @@ export function openApproval(key, { model, go }, closed) {
   const edit = () => editParameters(approval, sheet, parts);
   const name = form ? "A question" : isPlan(approval) ? "The plan" : oneLine(approval.tool);
   const sheet = openSheet(name, content, [parts.status, parts.actions], () => closed());
+  // Words at lines of an edit are the reason of a rejection.
+  let paintWords = () => {};
+  const can = () => now().open && reaches(now()) && !now().options?.length && !itemOf(now(), model);
+  const reject = (/** @type {string} */ reason) => parts.decide("rejected", null, { reason });
+  if (hasEdits(params))
+    import("./words.js").then(async ({ wordsOfApproval }) => {
+      paintWords = await wordsOfApproval(sheet.body, key, model, { can, reject });
+    });
   const paint = () => {
+    paintWords();
     setText(when, `${new Date(approval.at).toLocaleString()} (${ago(approval.at)})`);
     parts.paint();
   };

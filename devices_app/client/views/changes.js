@@ -1,6 +1,6 @@
 // Show the changes in a session's repository, and commit chosen files.
 
-import { diffLines, wrapButton } from "../parts/diff.js";
+import { diffLines, SAY, wrapButton } from "../parts/diff.js";
 import { button, fill, form, h, keyed, pager, setText, showFailure } from "../parts/dom.js";
 import { counted, dotted, oneLine, visible, visibleName } from "../parts/text.js";
 import { openPush } from "./push.js";
@@ -227,6 +227,7 @@ export function changesView(id, { model }) {
   };
   all.hidden = bottom.hidden = more.hidden = push.hidden = true;
   scroller.append(more, cut);
+  import("./words.js").then(({ wordsOfSession }) => wordsOfSession(scroller, id, model));
   paint();
   if (wanted) setText(state, "Waits for the connection.");
   const moved = () => {
@@ -265,16 +266,16 @@ function oneFile(file, named) {
   /** @param {Wire.DiffLine} line */
   const plain = (line) => (crlf ? { ...line, content: line.content.slice(0, -1) } : line);
   /** @param {Wire.DiffHunk} _ */
-  const shown = ({ header, lines }) => [
+  const shown = ({ header, lines, old_start, new_start }) => [
     h("p.hunk", {}, visible(header)),
-    diffLines(lines.map(plain)),
+    diffLines(lines.map(plain), { path: file.path, start: { old: old_start, new: new_start } }),
   ];
   const hunks = h("div.hunks.wrap", {}, ...file.hunks.map(shown));
   return [
     name,
     mode,
     file.charset && h("p.meta", {}, `Decoded from ${file.charset}`),
-    wrapButton(hunks),
+    h("div.actions.reading", {}, wrapButton(hunks), h("span.meta.say", {}, SAY)),
     hunks,
     file.truncated && h("p.meta", {}, "The rest is too large to be shown here."),
   ];

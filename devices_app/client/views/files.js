@@ -1,6 +1,6 @@
 // Show a session's directory, and files page by page.
 
-import { wrapButton } from "../parts/diff.js";
+import { SAY, wrapButton } from "../parts/diff.js";
 import { button, copy, fill, h, icon, pager, row } from "../parts/dom.js";
 import { bytes, counted, oneLine, visible, visibleName } from "../parts/text.js";
 
@@ -103,6 +103,8 @@ export function filesView(id, { model, go, places }, path = "") {
     const trouble = h("p.warn", { role: "alert" });
     let offset = 0;
     let text = "";
+    /** @type {DiffText[]} */
+    const shown = [];
     let whole = /** @type {Wire.Payloads["file_read_response"] | null} */ (null);
     let decoded = /** @type {string[]} */ ([]); // lines of a file that came whole
     const page = async () => {
@@ -116,6 +118,7 @@ export function filesView(id, { model, go, places }, path = "") {
       text += content;
       const got = content.split(/\r?\n/);
       if (got.at(-1) === "") got.pop();
+      shown.push(...got.map((content) => ({ type: /** @type {const} */ ("context"), content })));
       lines.append(...got.map((line) => h("li", {}, h("span", {}, visible(line)))));
       offset += LINES;
       more.hidden = offset >= found.lines;
@@ -133,6 +136,9 @@ export function filesView(id, { model, go, places }, path = "") {
       more.disabled = false;
     };
     const first = await page();
+    const root = `${(model.home.sessions[id]?.working_directory ?? "").replace(/\/$/, "")}/`;
+    const name = first.path.startsWith(root) ? first.path.slice(root.length) : first.path;
+    lines.about = { path: name, file: true, start: { old: 1, new: 1 }, lines: shown };
     if (first.encoding === "base64" && !whole) {
       const sentence = `A binary file of ${bytes(first.size)}.`;
       fill(place, crumbs(first.path), h("p.empty", { role: "status" }, sentence));
@@ -145,13 +151,14 @@ export function filesView(id, { model, go, places }, path = "") {
     fill(
       place,
       crumbs(first.path),
-      h("div.actions.reading", {}, wrapButton(lines), all, size),
+      h("div.actions.reading", {}, wrapButton(lines), all, size, h("span.meta.say", {}, SAY)),
       first.lines ? lines : h("p.empty", {}, "An empty file."),
       trouble,
       more,
     );
   };
 
+  import("./words.js").then(({ wordsOfSession }) => wordsOfSession(place, id, model));
   const paint = () => {
     if (wanted && model.connection.phase === "ready") open(path || ".");
   };
