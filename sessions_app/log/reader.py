@@ -94,12 +94,25 @@ class Reader:
         self.position = end
         return Page(rows, gaps)
 
+    def exceeds(self, count: int) -> bool:
+        """Return whether more than so many rows follow."""
+        after, seen = self.position, 0
+        while after < self.upto and seen <= count:
+            end = min(after + WINDOW, self.upto)
+            with connection.cursor() as cursor:
+                cursor.execute(_SIZES.format(self._feeds()), [after, end, WINDOW])
+                seen += sum(self._wants(seq, feed_id) for seq, feed_id, _ in cursor.fetchall())
+            after = end
+        return seen > count
+
+    def _feeds(self) -> str:
+        few = len(self._positions) <= FEW_FEEDS
+        return f"AND feed_id IN ({','.join(map(str, self._positions))})" if few else ""
+
     def _rows(self, after: int) -> tuple[list[Row], int]:
         """Return the next rows, and the number up to which they are all."""
         end = min(after + WINDOW, self.upto)
-        feeds = ""
-        if len(self._positions) <= FEW_FEEDS:
-            feeds = f"AND feed_id IN ({','.join(map(str, self._positions))})"
+        feeds = self._feeds()
         with connection.cursor() as cursor:
             cursor.execute(_SIZES.format(feeds), [after, end, limits.PAGE_ROWS])
             found = cursor.fetchall()

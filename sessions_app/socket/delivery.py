@@ -24,10 +24,12 @@ from sessions_app.socket.acknowledgements import Acknowledgements
 
 # rows sent in one turn of the event loop; between turns other sockets get their live rows
 ROWS_AT_ONCE = 64
+# more missed rows than these on connecting go in pages, after what waits for a person
+FEW_ROWS = 1000
 # pages of missed rows on their way to a client that acknowledges, and for how long they are waited
 # for: since the last acknowledgement, or until the first one
 PAGES_AT_ONCE = 2
-ACK_SECONDS, FIRST_ACK_SECONDS = 1.0, 3.0
+ACK_SECONDS, FIRST_ACK_SECONDS = 1.0, 2.0
 
 _delivered = cache(metrics.deliveries.labels)
 
@@ -125,20 +127,16 @@ class Delivery:
         """
         positions = await readers.retry(self._positions)
         log = reader.Reader(positions, upto)
-        page = await readers.retry(log.page)
-        if log.ended:
-            await self._send_missed(page, positions)
-            await self._send_pending(upto)
-        else:  # what waits for a person does not wait for thousands of rows
-            await self._send_pending(upto)
-            await self._send_missed(page, positions)
+        if await readers.retry(log.exceeds, FEW_ROWS):
             self._missed = [Missed(log, positions)]
+            self.join(Feed.ALL)
+        while not self._missed and (page := await readers.retry(log.page)):
+            await self._send_page(page, positions)
+        await self._send_pending(upto)
         self._connecting = False
         self.live = upto
-        if log.ended:
+        if not self._missed:
             self.feeds.add(Feed.ALL)
-        else:
-            self.join(Feed.ALL)
         while True:
             self._wake.clear()
             if self._joins:
