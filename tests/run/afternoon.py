@@ -54,9 +54,10 @@ class Afternoon:
             self._say("Good afternoon! What is left to do?", "you say: Good afternoon!")
 
             self._scene("It asks before it acts. A call is approved, one refused, one changed.")
-            self._say(tool("Bash", command="make test"), "asks ", "[")
+            self._say(tool("Bash", command="make test"), "asks ", "[", "builds: ")
             self._type("approve", "-- Bash", "Bash is over.")
-            self._say(tool("Write", file_path="notes.md", content="Paint!"), "asks ", "[")
+            asked = "asks ", "[", "edits: "
+            self._say(tool("Write", file_path="notes.md", content="Paint!"), *asked)
             self._type("reject", "-- Write", "Write was rejected.")
             self._say(tool("Bash", command="rm -rf old"), "asks ", "[")
             self._type('modify {"command": "mv old attic; ls"}', "-- Bash", "Bash is over.")
