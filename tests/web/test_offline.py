@@ -66,7 +66,7 @@ def test_the_worker_keeps_the_client_and_nothing_that_the_bridge_says(
         "performance.getEntriesByType('resource').filter(({name}) => /\\.(js|css)$/.test(name))"
         ".map(({transferSize}) => transferSize)"
     )
-    assert len(scripts) > 10
+    assert len(scripts) > 1
     assert set(scripts) == {0}, "a start that asks the network for nothing of the page"
 
 

@@ -219,15 +219,19 @@ export function changesView(id, { model }) {
     setText(all, every ? "Choose none" : "Choose all");
   };
 
+  let paintWords = () => {};
   /** @param {News[]} news */
   const paint = (news = []) => {
+    paintWords(); // the session may not have been known before
     const rows = news.flatMap((one) => (one.session === id && one.rows) || []);
     if (rows.some(isEnd)) wanted = true; // the agent may have changed files
     if (wanted && model.connection.phase === "ready") load();
   };
   all.hidden = bottom.hidden = more.hidden = push.hidden = true;
   scroller.append(more, cut);
-  import("./words.js").then(({ wordsOfSession }) => wordsOfSession(scroller, id, model));
+  import("./words.js")
+    .then(({ wordsOfSession }) => wordsOfSession(scroller, id, model))
+    .then((ready) => (paintWords = ready));
   paint();
   if (wanted) setText(state, "Waits for the connection.");
   const moved = () => {

@@ -158,8 +158,12 @@ export function filesView(id, { model, go, places }, path = "") {
     );
   };
 
-  import("./words.js").then(({ wordsOfSession }) => wordsOfSession(place, id, model));
+  let paintWords = () => {};
+  import("./words.js")
+    .then(({ wordsOfSession }) => wordsOfSession(place, id, model))
+    .then((ready) => (paintWords = ready));
   const paint = () => {
+    paintWords(); // the session may not have been known before
     if (wanted && model.connection.phase === "ready") open(path || ".");
   };
   paint();
