@@ -216,7 +216,10 @@ class Delivery:
         if missed not in self._missed:  # it has been left meanwhile
             return
         if page is not None:
-            await self._send_missed(page, missed.feeds)
+            before = self._newest
+            await self._send_page(page, missed.feeds)
+            if self._newest != before and self._acknowledges is not False:
+                self._awaited.append(self._newest)
         elif missed.feed is not None and missed.log.upto < self.live:
             positions = await readers.retry(self._positions, missed.feed)
             missed.log = reader.Reader(positions, self.live)
@@ -224,13 +227,6 @@ class Delivery:
             self._missed.remove(missed)
             if missed.feed is not None:
                 self.feeds.add(missed.feed)
-
-    async def _send_missed(self, page: Page | None, feeds: Container[int]) -> None:
-        before = self._newest
-        if page is not None:
-            await self._send_page(page, feeds)
-        if self._newest != before and self._acknowledges is not False:
-            self._awaited.append(self._newest)
 
     async def _join(self, feed_id: int, buffer_upto: int | None, resumed: bool) -> None:
         """Send what a client that joins has missed, an observed session in pages."""

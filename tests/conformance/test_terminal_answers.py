@@ -173,15 +173,20 @@ def test_what_is_said_after_a_no_at_the_desk_is_too_late(
     until_outcome(phone, sid, "desk_first")
 
 
-def test_a_next_dialog_shows_that_an_answer_was_taken(
-    phone: Phone, agent: Terminal, sid: str
-) -> None:
-    """It may be up before anybody has seen that the agent went on."""
+def refuse(phone: Phone, agent: Terminal, sid: str) -> None:
+    """Reject a call whose dialog is up; the hook takes it."""
     dialog = agent.asks("Bash", LS)
     call = asked(phone, sid)["tool_call_id"]
     shows(agent)
     decide(phone, sid, call, "rejected")
     assert dialog.answer() is not None
+
+
+def test_a_next_dialog_shows_that_an_answer_was_taken(
+    phone: Phone, agent: Terminal, sid: str
+) -> None:
+    """It may be up before anybody has seen that the agent went on."""
+    refuse(phone, agent, sid)
     shows(agent)
     until_outcome(phone, sid, "taken")
 
@@ -214,11 +219,7 @@ def test_nothing_shows_who_was_first(phone: Phone, agent: Terminal, sid: str) ->
 def test_what_the_phone_refused_and_the_agent_took_must_not_run(
     phone: Phone, agent: Terminal, sid: str
 ) -> None:
-    dialog = agent.asks("Bash", LS)
-    call = asked(phone, sid)["tool_call_id"]
-    shows(agent)
-    decide(phone, sid, call, "rejected")
-    assert dialog.answer() is not None
+    refuse(phone, agent, sid)
     goes_on(agent)
     until_outcome(phone, sid, "taken")
     agent.tool("PostToolUse", "ls")
