@@ -192,8 +192,8 @@ def test_a_plan(bridge: QuickBridge, phone: Phone, planner: tuple[Desk, str, str
     wait_until(lambda: "manualmodeon" in desk.text(begun), desk.tail)
     call = asked(phone, sid)["tool_call_id"]
     decide(phone, sid, call, "approved")
-    until(phone, sid, turn="idle")
-    assert (bridge.root / "planned").exists()
+    wait_until((bridge.root / "planned").exists, desk.tail)
+    until(phone, sid, turn="idle", pending_approvals=0)
 
 
 def test_no_plan_with_a_reason(
