@@ -348,6 +348,7 @@ class Command(models.Model):
 
     class Kind(models.TextChoices):
         PROMPT = "prompt"
+        LATER = "later"  # a prompt until its time has come
         DECIDE = "decide"
         INTERRUPT = "interrupt"
         SET = "set"
@@ -358,6 +359,7 @@ class Command(models.Model):
     created_at = models.DateTimeField(default=timezone.now)
     # Marked before the agent is told, so that it is told nothing twice.
     taken_at = models.DateTimeField(null=True)
+    due_at = models.DateTimeField(null=True, help_text="Of a prompt that waits for its time.")
     # Of `set`: null until the agent has answered, then JSON text of what was wrong, or empty.
     answer = models.TextField(null=True)
 
@@ -367,6 +369,7 @@ class Command(models.Model):
                 fields=["session", "id"], name="waiting_commands", condition=models.Q(taken_at=None)
             ),
             models.Index(fields=["session"], name="commands_by_session"),
+            models.Index(fields=["due_at"], name="later_prompts", condition=models.Q(kind="later")),
             models.Index(fields=["created_at"], name="commands_by_age"),
         ]
 

@@ -206,6 +206,8 @@ _HAPPENED: dict[str, tuple[NotificationType, str, Priority, str]] = {
     "limit_near": ("agent_notification", "A limit is nearly reached", "normal", ""),
     "limit_reached": ("agent_notification", "A limit is reached", "high", ""),
     "withdrawn": ("agent_notification", "Messages were withdrawn", "normal", ""),
+    "sent_late": ("agent_notification", "A message was sent late", "normal", ""),
+    "not_sent": ("agent_notification", "A message was not sent", "high", ""),
     "working": ("agent_notification", "The agent is still working", "low", ""),
     "silent": ("agent_notification", "The agent is silent", "low", ""),
 }

@@ -14,6 +14,7 @@ from files_app import request_limiter
 from hooks_app import terminals
 from hooks_app.producer import server_forwarder
 from sessions_app import polling, push
+from sessions_app.agents import later
 from sessions_app.agents.supervisor import supervisor
 from sessions_app.approvals import waiting_hooks
 
@@ -30,6 +31,7 @@ WORKS: Final[dict[str, Callable[[], AbstractAsyncContextManager[None]]]] = {
     "git": request_limiter.allow_git,
     "forwarder": server_forwarder.forward_spool,
     "answers": partial(background_task, waiting_hooks.follow),
+    "later": partial(background_task, later.follow),
     "terminals": partial(background_task, terminals.follow),
     "address": partial(background_task, monitors.follow_address),
     "data files": monitors.guard_data_files,

@@ -135,6 +135,9 @@ class Message(SessionPayload):
 
     A command that would change how the agent asks is refused (D69). ``attachments`` (added): ids of
     files that were uploaded to this session (D70).
+    A command that would change how the agent asks is refused (D69). ``not_before``: it waits until
+    then, at most 7 days, or until the agent's limit ends, where the agent has said when; then it
+    resumes a session that rests (D71).
     """
 
     type = "message"
@@ -145,6 +148,7 @@ class Message(SessionPayload):
     attachments: list[types.AttachmentId] | None = Field(
         None, max_length=limits.ATTACHMENTS_A_MESSAGE
     )
+    not_before: types.NotBefore | None = None
 
 
 class MessageWithdraw(ClientPayload):

@@ -158,6 +158,13 @@ Timestamp = Annotated[
 Not pydantic's own type, which takes ``"1700000000"`` even when strict.
 """
 
+
+def _checked_not_before(text: str) -> str:
+    return text if text == "limit_reset" else _checked_timestamp(text)
+
+
+NotBefore = Annotated[str, AfterValidator(_checked_not_before)]
+
 _SESSION_ID_SCHEMA: Final = {
     "type": "string",
     "minLength": 1,

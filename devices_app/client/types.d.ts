@@ -249,7 +249,7 @@ type AgentEntry = Pick<Wire.AgentInfo, "name" | "can_start" | "version" | "reaso
 interface Commands {
   snapshot(): Snapshot & { isInFront: boolean };
   view(tab: string, session: string | null): void;
-  say(session: string, content: string): Promise<string>;
+  say(session: string, content: string, more?: { not_before?: string }): Promise<string>;
   decide(
     key: string,
     decision: Decision,
@@ -306,6 +306,8 @@ interface Prompt extends Talk {
   source: string;
   /** bridge, queued, given, withdrawn, refused; empty: not known */
   state: string;
+  /** what it waits for, or empty */
+  until: string;
 }
 interface Answer extends Talk {
   kind: "answer";

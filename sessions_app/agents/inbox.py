@@ -21,6 +21,7 @@ from sessions_app.log.outbox import Outbox
 from sessions_app.models import Command, LogRow, Session
 
 Kind = Command.Kind
+PROMPTS = (Kind.PROMPT, Kind.LATER)
 
 # Session → what wakes its runner, for sessions of this process; callable from any thread. What
 # other processes commit is found by looking.
@@ -44,22 +45,27 @@ def _wake(session_pk: int) -> None:
         runner()
 
 
+def _ready() -> QuerySet[Command]:
+    """Return the commands that may be taken: neither taken, nor before their time."""
+    return Command.objects.filter(taken_at=None).exclude(kind=Kind.LATER)
+
+
 def find_next(session_pk: int, *, busy: bool) -> Command | None:
     """Return the next command; ``busy``: a turn runs, so prompts wait."""
-    found = Command.objects.filter(session_id=session_pk, taken_at=None).order_by("pk")
+    found = _ready().filter(session_id=session_pk).order_by("pk")
     return (found.exclude(kind=Kind.PROMPT) if busy else found).first()
 
 
-def prompts_waiting(session_pk: int) -> tuple[int, int]:
-    """Return how many prompts wait, and their characters."""
-    waiting = Command.objects.filter(session_id=session_pk, kind=Kind.PROMPT, taken_at=None)
+def prompts_waiting(session_pk: int, kind: Kind) -> tuple[int, int]:
+    """Return how many prompts wait, for the agent or their time, and their characters."""
+    waiting = Command.objects.filter(session_id=session_pk, kind=kind, taken_at=None)
     found = waiting.aggregate(count=Count("pk"), length=Sum(Length("payload")))
     return found["count"], found["length"] or 0
 
 
 def waiting(session_pks: Collection[int]) -> set[int]:
     """Return the sessions with a waiting command."""
-    found = Command.objects.filter(session_id__in=list(session_pks), taken_at=None)
+    found = _ready().filter(session_id__in=list(session_pks))
     return set(found.values_list("session_id", flat=True))
 
 
@@ -69,7 +75,7 @@ def withdraw(box: Outbox, prompts: QuerySet[Command], name: str, value: Any) -> 
     Return their sessions.
     """
     found = {}
-    for one in prompts.filter(kind=Kind.PROMPT, taken_at=None).select_related("session"):
+    for one in prompts.filter(kind__in=PROMPTS, taken_at=None).select_related("session"):
         payload = jsontext.loads(one.payload)
         if payload.get(name) == value:
             found[one.pk] = one.session
@@ -112,7 +118,7 @@ def forget(session: Session, *, prompts: bool) -> None:
     Prompts wait for the agent that resumes, unless the session is over.
     """
     void = Command.objects.filter(session=session, taken_at=None)
-    (void if prompts else void.exclude(kind=Kind.PROMPT)).delete()
+    (void if prompts else void.exclude(kind__in=PROMPTS)).delete()
 
 
 def forget_old() -> int:

@@ -13,7 +13,7 @@ from bridge_project.protocol.types import HookEventName, now_text
 from devices_app import audit, pairing
 from devices_app.models import AuditEntry, Device
 from sessions_app import attachments, session_view
-from sessions_app.agents import inbox, offers, ownership
+from sessions_app.agents import inbox, later, offers, ownership
 from sessions_app.log.outbox import outbox
 from sessions_app.models import Command, Feed, LogRow, Session
 from sessions_app.observed import sessions as observed_sessions
@@ -35,14 +35,16 @@ def send_prompt(
     source: Literal["device", "http"],
     row_id: str | None = None,
     attached: Sequence[str] = (),
+    not_before: str | None = None,
 ) -> None:
     """Queue a prompt, and show it to all who have joined (D52).
 
     ``device`` None: it came with the admin token. ``message_id``: by which the sender knows it.
     ``row_id``: of the row that shows it, the same for each repetition: while that row is kept the
-    prompt is not queued again (D31). ``attached``: ids of attachments (D70). Raises SESS_CLOSED,
-    SESS_NOT_ACTIVE, RATE_LIMITED when too many wait, PROTO_INVALID_MESSAGE for a command that would
-    change how the agent asks (D69), and when an attachment is not there.
+    prompt is not queued again (D31). ``attached``: ids of attachments (D70). ``not_before``: see
+    `later.due_at`. Raises SESS_CLOSED, SESS_NOT_ACTIVE, RATE_LIMITED when too many wait,
+    PROTO_INVALID_MESSAGE for a command that would change how the agent asks (D69), for a time that
+    it cannot wait for, and when an attachment is not there.
     """
     if command := offers.command_that_changes_asking(content):
         raise BridgeError("PROTO_INVALID_MESSAGE", _NOT_GIVEN.format(command=command[:64]))
@@ -57,8 +59,11 @@ def send_prompt(
             return
         if device:  # what is sent from now on is not withdrawn (D15)
             pairing.check_not_revoked(device.pk)
-        session = active(session_pk)
-        count, characters = inbox.prompts_waiting(session_pk)
+        due = later.due_at(session, not_before)
+        if not (due and session_view.is_resumable(session)):
+            session = active(session_pk)
+        kind = inbox.Kind.LATER if due else inbox.Kind.PROMPT
+        count, characters = inbox.prompts_waiting(session_pk, kind)
         too_long = count and characters + len(content) > limits.AGENT_PROMPTS_CHARS
         if count >= limits.AGENT_PROMPTS_WAITING or too_long:
             words = (
@@ -71,7 +76,7 @@ def send_prompt(
         observed_sessions.set_title(session, content)
         session.last_activity_at = box.now
         session.save(update_fields=["title", "titled", "last_activity_at"])
-        queued = count > 0 or session.turn != Session.Turn.IDLE
+        queued = bool(due) or count > 0 or session.turn != Session.Turn.IDLE
         shown = prompt_event(
             session.session_id,
             prompt=content,
@@ -80,17 +85,13 @@ def send_prompt(
             message_id=message_id,
             queued=queued,
             **({"attachments": given} if given else {}),
+            **({"not_before": types.now_text(due)} if due else {}),
         )
         box.append(session.feed, encode(shown, id=row_id))
-        device_pk = device.pk if device else None
-        inbox.add(
-            session,
-            inbox.Kind.PROMPT,
-            content=content,
-            device=device_pk,
-            message_id=message_id,
-            attachments=given,
-        )
+        about = {"content": content, "device": device.pk if device else None, "attachments": given}
+        about |= {"steady": later.steady(due)} if due else {}
+        command_pk = inbox.add(session, kind, message_id=message_id, **about)
+        Command.objects.filter(pk=command_pk).update(due_at=due)
         if queued:
             box.append_to_all(inbox.state_row(session.session_id, message_id, "queued"))
         _record("message", session, device, characters=len(content))

@@ -304,6 +304,7 @@ async def message(connection: ClientConnection, message: ClientMessage) -> None:
         source="device",
         row_id=idempotency.row_id_of(connection, message),
         attached=payload.attachments or (),
+        not_before=payload.not_before,
     )
 
 

@@ -88,6 +88,21 @@ def test_a_message_that_is_taken_back(page: Page, bridge: Bridge) -> None:
     assert "5 characters" not in page.js("document.body.innerText")
 
 
+def test_a_message_for_later(page: Page) -> None:
+    """It waits for the time that a person chooses, or for the end of a limit that is known."""
+    limit = {"status": "rejected", "rateLimitType": "five_hour", "resetsAt": 4_000_000_000}
+    meta = {"_claude/rateLimit": limit}
+    say(page, f"/do update('usage_update', used=1, size=9, _meta={meta})")
+    page.find(".prompt .meta", "Given to the agent")
+    page.type(".composer textarea", "for later")
+    page.tap(".composer [aria-label='Send later']")
+    page.find("dialog button", "When the limit ends")
+    page.tap("dialog .primary", "Send then")
+    page.find(".prompt .meta", "Waits until")
+    page.tap(".prompt button", "Withdraw")
+    page.find(".prompt .meta", "Withdrawn")
+
+
 def test_a_message_that_the_agent_does_not_take(page: Page) -> None:
     """What became of it stands at it, and it can be sent again."""
     say(page, "/do agent.busy = ['busy'] * 5")

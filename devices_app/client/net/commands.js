@@ -32,8 +32,8 @@ export const commandsOf = (engine) => ({
     engine.follow(session);
   },
 
-  say: (session, content) =>
-    engine.outgoing.put("message", { session_id: session, content, role: "user" }),
+  say: (session, content, more = {}) =>
+    engine.outgoing.put("message", { session_id: session, content, role: "user", ...more }),
 
   decide: async (key, decision, modifications = null, more = {}) => {
     const approval = engine.home.approvals[key];

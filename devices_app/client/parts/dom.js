@@ -146,6 +146,7 @@ const PATHS = {
   settings: "M4 7h10M18 7h2M4 17h2M10 17h10M16 5v4M8 15v4",
   back: "M15 5l-7 7 7 7",
   send: "M5 12h14M13 6l6 6-6 6",
+  later: "M12 7v5l3 2M12 3a9 9 0 100 18 9 9 0 000-18z",
   stop: "M7 7h10v10H7z",
   plus: "M12 5v14M5 12h14",
   copy: "M9 9h11v11H9zM5 15H4V4h11v1",

@@ -351,6 +351,7 @@ declare namespace Wire {
       content: string;
       role: "user";
       attachments?: string[] | null;
+      not_before?: string | null;
     };
     message_withdraw: {
       session_id: string;

@@ -208,8 +208,15 @@ function messageState(chat, { payload: { message_id: id, state } }) {
   chat.states.set(id, state);
   const item = chat.byKey.get(`p:${id}`);
   if (!item) return;
+  if (state === "given" && item.until && item.state !== "given") {
+    // its turn begins there, and so has the answer, perhaps
+    chat.items.splice(chat.items.indexOf(item), 1);
+    const last = chat.items.at(-1);
+    const begun = last?.kind === "answer" && !last.done && !last.text;
+    chat.items.splice(chat.items.length - (begun ? 1 : 0), 0, item);
+  }
   if (state !== "queued") chat.queued = chat.queued.filter((one) => one !== item);
-  else if (!chat.queued.includes(item)) chat.queued.unshift(item);
+  else if (!item.until && !chat.queued.includes(item)) chat.queued.unshift(item);
   change(item, { state });
 }
 
@@ -236,7 +243,9 @@ function hookEvent(chat, row) {
       device: payload.device ?? "",
       source: payload.source ?? "",
       state: chat.states.get(payload.message_id) ?? state,
+      until: payload.not_before ?? "",
     });
+    if (item.until) return;
     if (item.state === "queued") chat.queued.push(item);
     else if (!isQueued) for (const one of chat.queued.splice(0)) change(one, { state: "bridge" });
   } else if (event === "Stop") {

@@ -19,6 +19,7 @@ import {
   visibleCode,
 } from "../parts/text.js";
 import { approvalKey, reaches } from "../store/approvals.js";
+import { moment } from "../store/later.js";
 import { decisionCard } from "./approval.js";
 import { jobOf, nowOf, showCalls } from "./subagent.js";
 
@@ -61,7 +62,9 @@ function updatePrompt(node, item) {
   const own = item.device === node.app.model.home.device;
   const device = !own && `from ${oneLine(item.device)}`;
   const from = item.device ? device : (SOURCES[item.source] ?? "at the machine");
-  const about = h("p.meta", {}, dotted(STANDS[item.state], from, clock(item.at)));
+  const isLater = item.state === "queued" && item.until;
+  const stands = isLater ? `Waits until ${moment(item.until)}` : STANDS[item.state];
+  const about = h("p.meta", {}, dotted(stands, from, clock(item.at)));
   const isRefused = item.state === "refused";
   const bubble = `div.bubble.mine${isRefused ? ".failed" : ""}`;
   const again = isRefused && h("div.actions", {}, sayAgain(item, node.app));

@@ -30,6 +30,8 @@ export function composer(id, { model, sent }) {
   });
   const grown = h("div.grow", {}, area); // as high as its text, which the stylesheet repeats unseen
   const send = h("button.round.primary", { type: "submit", "aria-label": "Send" }, icon("send"));
+  const delay = button("button.round", () => later(), icon("later"));
+  delay.setAttribute("aria-label", "Send later");
   const stop = button("button.round.danger", () => interrupt(), icon("stop"));
   stop.setAttribute("aria-label", "Stop the agent");
   const why = h("p.why", { role: "status" });
@@ -40,7 +42,7 @@ export function composer(id, { model, sent }) {
   const back = button("button.quiet", () => handBack(), "Give back to the terminal");
   const command = h("div");
   const rest = h("div.actions", {}, end, h("span.gap"), resume); // of one that rests
-  const line = form("composer", () => say(), grown, stop, send);
+  const line = form("composer", () => say(), grown, stop, delay, send);
   const waiting = h("ul.outgoing");
   const node = h("div.foot", {}, waiting, why, how, command, take, rest, back, line);
 
@@ -60,16 +62,21 @@ export function composer(id, { model, sent }) {
 
   const grow = () => {
     grown.dataset.text = area.value;
-    send.disabled = !area.value.trim();
+    delay.hidden = send.disabled = !area.value.trim();
   };
 
-  const say = async () => {
+  const later = async () => {
+    const { askWhen } = await import("./later.js");
+    askWhen(model.home.sessions[id]?.usage, (not_before) => say({ not_before }));
+  };
+
+  const say = async (more = {}) => {
     const text = area.value.trim();
     if (!text) return;
     area.value = "";
     grow();
     try {
-      await model.call("say", id, text);
+      await model.call("say", id, text, more);
       keep();
       sent();
     } catch (/** @type {any} */ error) {

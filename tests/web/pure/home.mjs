@@ -7,6 +7,7 @@ import { rowsOf } from "./protocol/messages.js";
 import { closeApprovals, openApprovals, staleApprovals } from "./store/approvals.js";
 import { emptyChat, foldChat } from "./store/chat.js";
 import { emptyHome, reduceHome, reduceSessionList, sortedSessions } from "./store/home.js";
+import { fieldTime, limitEnd } from "./store/later.js";
 
 const AT = "2026-01-31T12:00:00.000Z";
 let count = 0;
@@ -253,6 +254,53 @@ test("what became of a message stands at it, and its turn begins where it was gi
   ]);
   foldChat(chat, [stream("end", "1", { finish_reason: "stop" })]);
   assert.equal(chat.items[0].text, "two"); // nothing waits any more
+});
+
+test("what waits for a time begins where it was given, and holds nothing up", () => {
+  const event = (text, id, more) =>
+    message("agent_event", {
+      session_id: "s",
+      event: "UserPromptSubmit",
+      payload: { prompt: text, message_id: id, queued: true, ...more },
+    });
+  const state = (id, to) =>
+    message("message_state", { session_id: "s", message_id: id, state: to });
+  const stream = (type, id, more) =>
+    message(`stream_${type}`, { session_id: "s", message_id: id, ...more });
+  const chat = foldChat(emptyChat(), [
+    event("for later", "1", { not_before: "2026-01-31T12:00:00.000Z" }),
+    state("1", "queued"),
+    event("next", "2"),
+    stream("end", "0", { finish_reason: "stop" }),
+    stream("chunk", "a", { content: "an answer" }),
+    stream("end", "a", { finish_reason: "stop" }),
+  ]);
+  const shown = () =>
+    chat.items.filter(({ text }) => text).map(({ text, state: at }) => [text, at ?? ""]);
+  assert.deepEqual(shown(), [
+    ["for later", "queued"],
+    ["next", "bridge"],
+    ["an answer", ""],
+  ]);
+  foldChat(chat, [stream("start", "b"), state("1", "given")]);
+  assert.deepEqual(
+    chat.items.slice(-2).map(({ kind, text }) => [kind, text]),
+    [
+      ["prompt", "for later"],
+      ["answer", ""],
+    ],
+  );
+});
+
+test("the end of a limit is known while it is ahead", () => {
+  const limit = (status, resets_at) => ({ name: status, status, resets_at });
+  const [now, soon, late] = [0, 1, 2].map((hour) => new Date(hour * 3_600_000).toISOString());
+  const limits = [limit("near", late), limit("reached", soon), limit("ok", late)];
+  assert.equal(limitEnd({ limits }, Date.parse(now)), soon);
+  assert.equal(limitEnd({ limits }, Date.parse(soon)), late);
+  assert.equal(limitEnd({ limits }, Date.parse(late)), "");
+  assert.equal(limitEnd(null), "");
+  assert.equal(new Date(fieldTime(Date.parse(late))).toISOString(), late);
 });
 
 test("a plan is one card of its turn", () => {
