@@ -348,6 +348,7 @@ class Command(models.Model):
 
     class Kind(models.TextChoices):
         PROMPT = "prompt"
+        STEER = "steer"  # a prompt that a turn takes in, where one runs
         LATER = "later"  # a prompt until its time has come
         DECIDE = "decide"
         INTERRUPT = "interrupt"

@@ -137,7 +137,8 @@ class Message(SessionPayload):
     files that were uploaded to this session (D70).
     A command that would change how the agent asks is refused (D69). ``not_before``: it waits until
     then, at most 7 days, or until the agent's limit ends, where the agent has said when; then it
-    resumes a session that rests (D71).
+    resumes a session that rests (D71). ``when``: ``now`` gives it to the turn that runs, where the
+    agent ``steers``; else, and by default, it comes after that.
     """
 
     type = "message"
@@ -149,6 +150,7 @@ class Message(SessionPayload):
         None, max_length=limits.ATTACHMENTS_A_MESSAGE
     )
     not_before: types.NotBefore | None = None
+    when: Literal["later", "now"] | None = None
 
 
 class MessageWithdraw(ClientPayload):

@@ -137,12 +137,14 @@ class AgentInfo(Sent):
     it was last started or asked for its version. ``can_modify``: a ``modified`` call runs with the
     new parameters; else it is refused, and the agent asks anew with them. ``asks``: it asks before
     it changes or runs something (D59); left out while unknown. ``history``: why its past sessions
-    cannot be listed and continued here; left out where they can (D67).
+    cannot be listed and continued here; left out where they can (D67). ``steers``: a turn takes in
+    a message with ``when: now`` (D71).
     """
 
     name: str
     can_start: bool
     can_modify: bool
+    steers: bool
     asks: bool | None = None
     version: str | None = None
     reason: str | None = None

@@ -55,7 +55,8 @@ class AgentKind:
     refuses it and tells the agent to ask again with them. ``asks``: what is known before a session
     starts (D59). ``history`` returns the messages of a session by the agent's id of it, whether or
     not it runs; None: only its driver can, if at all. ``store``: what it keeps of its sessions, for
-    those that run elsewhere; where there is none, ``no_store`` says why (D67). A kind that is not
+    those that run elsewhere; where there is none, ``no_store`` says why (D67). ``steers``: its
+    drivers' ``steer`` gives a message to the turn that runs (D71). A kind that is not
     ``real`` is scripted: it is never preferred and has no breaker. ``path``: where its program is,
     for its owner alone. ``trouble``: what was wrong when it was last started or asked for its
     version, though it may start; ``version`` and it may take seconds, and are called in a thread.
@@ -69,6 +70,7 @@ class AgentKind:
     mend: Callable[[], str] = str
     can_modify: bool = True
     asks: Callable[[], bool | None] = lambda: True
+    steers: bool = False
     history: Callable[[str], Sequence[HistoryMessage]] | None = None
     store: Store | None = None
     no_store: str = "Nothing tells the bridge whether a terminal has its sessions open."
@@ -228,8 +230,13 @@ class Driver(ABC):
         continue.
         """
 
-    async def give(self, content: str, attached: Sequence[Attached]) -> None:
-        """Begin a turn with a prompt and what is attached to it (D70)."""
+    async def give(
+        self, content: str, attached: Sequence[Attached], *, steering: str | None = None
+    ) -> None:
+        """Begin a turn with a prompt and what is attached to it (D70).
+
+        ``steering``: the id of a message that is given to the turn that runs instead.
+        """
         pictures, told = [], []
         for one in attached:
             try:
@@ -240,7 +247,10 @@ class Driver(ABC):
             except OSError as error:
                 told.append(f"{one.name} ({error.strerror})")
         files = "\n".join(["", "", "Attached:", *told]) if told else ""
-        await self.prompt(content + files, pictures)
+        if steering is None:
+            await self.prompt(content + files, pictures)
+        else:
+            await self.steer(content + files, steering, pictures)
 
     def _copy(self, attached: Attached) -> Path:
         (place := self._copies / attached.attachment_id).mkdir(exist_ok=True)
@@ -249,6 +259,12 @@ class Driver(ABC):
     @abstractmethod
     async def prompt(self, content: str, pictures: Sequence[Picture] = ()) -> None:
         """Begin a turn, which TurnEnded ends. Never called during one."""
+
+    async def steer(
+        self, content: str, message_id: str, pictures: Sequence[Picture] = ()
+    ) -> None:
+        """Give a message to the turn that runs; only where the agent's kind steers (D71)."""
+        raise NotImplementedError
 
     @abstractmethod
     async def interrupt(self) -> None:

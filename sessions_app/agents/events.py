@@ -120,9 +120,13 @@ class AnswerEnded(Event):
 
 @dataclass(frozen=True, slots=True)
 class PromptMoved(Event):
-    """Report what became of the turn's prompt: given, queued again, or refused (D71)."""
+    """Report what became of the turn's prompt: given, queued again, or refused (D71).
+
+    ``message_id``: of another message, which steers the turn.
+    """
 
     state: MessageState
+    message_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)

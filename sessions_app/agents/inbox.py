@@ -21,7 +21,7 @@ from sessions_app.log.outbox import Outbox
 from sessions_app.models import Command, LogRow, Session
 
 Kind = Command.Kind
-PROMPTS = (Kind.PROMPT, Kind.LATER)
+PROMPTS = (Kind.PROMPT, Kind.STEER, Kind.LATER)
 
 # Session → what wakes its runner, for sessions of this process; callable from any thread. What
 # other processes commit is found by looking.
@@ -56,9 +56,10 @@ def find_next(session_pk: int, *, busy: bool) -> Command | None:
     return (found.exclude(kind=Kind.PROMPT) if busy else found).first()
 
 
-def prompts_waiting(session_pk: int, kind: Kind) -> tuple[int, int]:
+def prompts_waiting(session_pk: int, *, later: bool = False) -> tuple[int, int]:
     """Return how many prompts wait, for the agent or their time, and their characters."""
-    waiting = Command.objects.filter(session_id=session_pk, kind=kind, taken_at=None)
+    kinds = (Kind.LATER,) if later else (Kind.PROMPT, Kind.STEER)
+    waiting = Command.objects.filter(session_id=session_pk, kind__in=kinds, taken_at=None)
     found = waiting.aggregate(count=Count("pk"), length=Sum(Length("payload")))
     return found["count"], found["length"] or 0
 

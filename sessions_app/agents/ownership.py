@@ -220,7 +220,7 @@ def pause(session_pk: int, reason: str, owner: uuid.UUID | None = None) -> None:
         if cut:
             reason = f"{reason.rstrip('.')} in the middle of a turn."
         writer.stop(Session.Status.PAUSED, reason, "session_paused")
-        if cut or inbox.prompts_waiting(session_pk, inbox.Kind.PROMPT)[0]:
+        if cut or inbox.prompts_waiting(session_pk)[0]:
             writer.notify(notifications.happened(session, "cut_off", _why(session)))
 
 

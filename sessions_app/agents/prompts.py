@@ -14,6 +14,7 @@ from devices_app import audit, pairing
 from devices_app.models import AuditEntry, Device
 from sessions_app import attachments, session_view
 from sessions_app.agents import inbox, later, offers, ownership
+from sessions_app.agents.registry import KINDS
 from sessions_app.log.outbox import outbox
 from sessions_app.models import Command, Feed, LogRow, Session
 from sessions_app.observed import sessions as observed_sessions
@@ -36,15 +37,17 @@ def send_prompt(
     row_id: str | None = None,
     attached: Sequence[str] = (),
     not_before: str | None = None,
+    when: Literal["later", "now"] = "later",
 ) -> None:
     """Queue a prompt, and show it to all who have joined (D52).
 
     ``device`` None: it came with the admin token. ``message_id``: by which the sender knows it.
     ``row_id``: of the row that shows it, the same for each repetition: while that row is kept the
     prompt is not queued again (D31). ``attached``: ids of attachments (D70). ``not_before``: see
-    `later.due_at`. Raises SESS_CLOSED, SESS_NOT_ACTIVE, RATE_LIMITED when too many wait,
-    PROTO_INVALID_MESSAGE for a command that would change how the agent asks (D69), for a time that
-    it cannot wait for, and when an attachment is not there.
+    `later.due_at`. ``when``: now, into the turn that runs, where the agent can be steered. Raises
+    SESS_CLOSED, SESS_NOT_ACTIVE, RATE_LIMITED when too many wait, PROTO_INVALID_MESSAGE for a
+    command that would change how the agent asks (D69), for a time that it cannot wait for, and when
+    an attachment is not there.
     """
     if command := offers.command_that_changes_asking(content):
         raise BridgeError("PROTO_INVALID_MESSAGE", _NOT_GIVEN.format(command=command[:64]))
@@ -62,8 +65,10 @@ def send_prompt(
         due = later.due_at(session, not_before)
         if not (due and session_view.is_resumable(session)):
             session = active(session_pk)
-        kind = inbox.Kind.LATER if due else inbox.Kind.PROMPT
-        count, characters = inbox.prompts_waiting(session_pk, kind)
+        agent = KINDS.get(session.agent_type)
+        steers = when == "now" and agent is not None and agent.steers
+        kind = inbox.Kind.LATER if due else inbox.Kind.STEER if steers else inbox.Kind.PROMPT
+        count, characters = inbox.prompts_waiting(session_pk, later=bool(due))
         too_long = count and characters + len(content) > limits.AGENT_PROMPTS_CHARS
         if count >= limits.AGENT_PROMPTS_WAITING or too_long:
             words = (

@@ -81,6 +81,7 @@ def _describe(kind: AgentKind) -> AgentInfo:
         name=kind.name,
         can_start=able,
         can_modify=kind.can_modify,
+        steers=kind.steers,
         asks=kind.asks(),
         version=(able and kind.version()[:VERSION_MAX_CHARS]) or None,
         reason=reason if reason is not None else kind.trouble() or None,

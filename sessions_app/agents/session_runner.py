@@ -238,10 +238,9 @@ class SessionRunner:
             if self._cleaner is not None and not self._cleaner.done():
                 self._cleaner.cancel()  # what is started from now on is not to be ended
                 await self.driver.end_background()
-            # a command of an earlier version has none
-            await self.driver.give(
-                payload["content"], [self._attached(one) for one in payload.get("attachments", ())]
-            )
+            await self._give(payload)
+        elif command.kind == inbox.Kind.STEER:
+            await self._give(payload, steering=payload["message_id"])
         elif command.kind == inbox.Kind.DECIDE:
             call_id = self._session_log.call_of(payload["tool_call_id"])
             # a command of an earlier version has no reason and no option
@@ -256,6 +255,11 @@ class SessionRunner:
             self._choosing = self._task(self._choose(command.pk, *chosen, after=self._choosing))
         else:
             await self.interrupt()
+
+    async def _give(self, payload: dict[str, Any], steering: str | None = None) -> None:
+        # a command of an earlier version has no attachments
+        attached = [self._attached(one) for one in payload.get("attachments", ())]
+        await self.driver.give(payload["content"], attached, steering=steering)
 
     def _attached(self, given: dict[str, Any]) -> Attached:
         names = ("attachment_id", "name", "type", "given")

@@ -225,8 +225,8 @@ class SessionWriter:
         match event:
             case events.SessionIdentified(resume_id):
                 self.session.resume_id = valid(resume_id).replace("\x00", "")
-            case events.PromptMoved(state):
-                self._tell_state(state)
+            case events.PromptMoved(state, message_id):
+                self._tell_state(state, message_id or self.prompt_id)
             case events.TitleChanged(title):
                 observed_sessions.take_title(self.session, title)
             case events.UsageChanged(used):
@@ -242,10 +242,10 @@ class SessionWriter:
         if (text := offers.text()) != self.session.offers:
             self.session.offers, self.session.offered = text, self.session.offered + 1
 
-    def _tell_state(self, state: MessageState) -> None:
-        """Tell every device what became of the prompt (D71)."""
-        if self.prompt_id:  # a command of an earlier version has none
-            row = inbox.state_row(self.session.session_id, self.prompt_id, state)
+    def _tell_state(self, state: MessageState, message_id: str) -> None:
+        """Tell every device what became of a message (D71)."""
+        if message_id:  # a command of an earlier version has none
+            row = inbox.state_row(self.session.session_id, message_id, state)
             self.box.append_to_all(row)
 
     def _note_usage(self, used: Usage) -> None:
@@ -372,6 +372,8 @@ class SessionLog:
             if taken is None and (taken := inbox.find_next(self._session_pk, busy=busy)):
                 self._taking = timezone.now()
                 commands.filter(pk=taken.pk).update(taken_at=self._taking)
+                if taken.kind == inbox.Kind.STEER and not busy:
+                    taken.kind = inbox.Kind.PROMPT  # there is no turn to steer any more
                 if taken.kind == inbox.Kind.PROMPT:
                     self._prompted = True
                     self._prompt_id = jsontext.loads(taken.payload).get("message_id", "")

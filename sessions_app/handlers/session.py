@@ -305,6 +305,7 @@ async def message(connection: ClientConnection, message: ClientMessage) -> None:
         row_id=idempotency.row_id_of(connection, message),
         attached=payload.attachments or (),
         not_before=payload.not_before,
+        when=payload.when or "later",
     )
 
 

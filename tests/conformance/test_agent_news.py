@@ -67,6 +67,19 @@ def withdraw(phone: Phone, session_id: str, message_id: str) -> str:
     return str(answer["payload"]["state"])
 
 
+def test_a_message_for_now_to_an_agent_that_nobody_steers(
+    bridge: Bridge, phone: Phone, session: str
+) -> None:
+    """It comes after the turn, as without it."""
+    until_state(phone, session, say(phone, session, GO), "given")
+    body = {"session_id": session, "content": "hello", "role": "user", "when": "now"}
+    sent = phone.send("message", body)
+    until_state(phone, session, sent, "queued")
+    (bridge.root / "go").touch()
+    assert until_state(phone, session, sent, "given") == ["queued", "given"]
+    (bridge.root / "go").unlink()
+
+
 @pytest.mark.spec("ws.message_withdraw")
 def test_a_message_that_is_withdrawn(
     bridge: Bridge, phone: Phone, other: Phone, script: Script, session: str

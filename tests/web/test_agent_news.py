@@ -93,7 +93,7 @@ def test_a_message_for_later(page: Page) -> None:
     limit = {"status": "rejected", "rateLimitType": "five_hour", "resetsAt": 4_000_000_000}
     meta = {"_claude/rateLimit": limit}
     say(page, f"/do update('usage_update', used=1, size=9, _meta={meta})")
-    page.find(".prompt .meta", "Given to the agent")
+    page.wait_text("context 11 % full")
     page.type(".composer textarea", "for later")
     page.tap(".composer [aria-label='Send later']")
     page.find("dialog button", "When the limit ends")

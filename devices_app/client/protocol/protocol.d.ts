@@ -9,6 +9,7 @@ declare namespace Wire {
     name: string;
     can_start: boolean;
     can_modify: boolean;
+    steers: boolean;
     asks?: boolean;
     version?: string;
     reason?: string;
@@ -352,6 +353,7 @@ declare namespace Wire {
       role: "user";
       attachments?: string[] | null;
       not_before?: string | null;
+      when?: "later" | "now" | null;
     };
     message_withdraw: {
       session_id: string;

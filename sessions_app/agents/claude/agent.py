@@ -37,4 +37,5 @@ KIND = AgentKind(
     store=ClaudeStore(),
     path=lambda: str(program() or ""),
     trouble=lambda: asked().trouble,
+    steers=True,
 )

@@ -81,10 +81,19 @@ class ClaudeDriver(Driver):
         self._querying = asyncio.create_task(self._query(prompt_id, content, pictures))
         await asyncio.sleep(0)  # so that no interrupt overtakes it
 
-    async def _query(self, prompt_id: str, content: str, pictures: Sequence[Picture]) -> None:
+    async def steer(
+        self, content: str, message_id: str, pictures: Sequence[Picture] = ()
+    ) -> None:
+        prompt_id = str(uuid.uuid4())
+        self._translation.steer(prompt_id)
+        await self._query(prompt_id, content, pictures, message_id)
+
+    async def _query(
+        self, prompt_id: str, content: str, pictures: Sequence[Picture], message_id: str = ""
+    ) -> None:
         try:
             await self._client.query(_message(prompt_id, content, pictures))
-            self.events.put(PromptMoved("given"))
+            self.events.put(PromptMoved("given", message_id))
         except sdk.CLIConnectionError as error:
             # when it has just ended the reader reports that; else nobody would
             if not self._closing and self._process and not self._process.group.exited.is_set():

@@ -66,7 +66,7 @@ class Translation:
 
     def __init__(self, resume_id: str | None = None) -> None:
         self._resume_id = resume_id
-        self._prompt: str | None = None  # the id of the message whose turn runs
+        self._prompts: set[str] = set()  # ids of the messages whose turn runs
         self._interrupted = False
         self._reported = False  # something since the last TurnEnded
         self._streamed: str | None = None  # the message that comes in pieces
@@ -78,8 +78,13 @@ class Translation:
     # -- what we do --------------------------------------------------------------------------------
 
     def begin(self, prompt_id: str) -> None:
-        self._prompt, self._interrupted, self._error = prompt_id, False, None
+        self._prompts, self._interrupted, self._error = {prompt_id}, False, None
         self._retry_told = -math.inf
+
+    def steer(self, prompt_id: str) -> None:
+        """Note a message to the turn that runs: one result may answer both."""
+        if self._prompts:
+            self._prompts.add(prompt_id)
 
     def interrupt(self) -> None:
         """Note an interrupt: the turn's and its calls' ends are no failures."""
@@ -245,8 +250,8 @@ class Translation:
         The second kind ends what it has said, and never the turn of a prompt that waits behind it.
         No approval outlives a turn.
         """
-        ours = self._prompt is not None and (self._interrupted or self._answers(message))
-        if not ours and (self._prompt is not None or not self._reported):
+        ours = bool(self._prompts) and (self._interrupted or self._answers(message))
+        if not ours and (self._prompts or not self._reported):
             return
         if (used := self._used(message)) != Usage():
             yield events.UsageChanged(used)
@@ -255,7 +260,7 @@ class Translation:
             if self._interrupted and (found := self._open.pop(call_id)).reported:
                 yield _stopped(found, None)
         yield replace(self._ended(message), own=not ours)
-        self._prompt, self._error = None, None
+        self._prompts, self._error = set(), None
 
     def _used(self, message: sdk.ResultMessage) -> Usage:
         """Return what the session has used by the end of a turn."""
@@ -270,7 +275,8 @@ class Translation:
     def _answers(self, message: sdk.ResultMessage) -> bool:
         """Return whether a result is that of the prompt whose turn runs."""
         if answered := message.user_message_uuids or message.user_message_uuid:
-            return self._prompt in ([answered] if isinstance(answered, str) else answered)
+            ids = [answered] if isinstance(answered, str) else answered
+            return not self._prompts.isdisjoint(ids)
         # a result that does not say
         return message.origin is None or message.origin.get("kind") == "human"
 

@@ -72,6 +72,22 @@ def choose(phone: Phone, session_id: str, option: str, value: str) -> str:
     return value_of(option, phone.request("session_set", chosen)["payload"])
 
 
+def test_a_message_that_steers_the_turn(model: Model, bridge: QuickBridge) -> None:
+    """Every phone learns that the agent has it before the turn ends, and one answer has both."""
+    prompt = model.play("door", [Tool("Bash", {"command": "echo seen"})], [Text("Both seen.")])
+    with bridge.phones(1) as (phone,):
+        session = agents.begin(bridge, phone, agent=claude.NAME)
+        agents.say(phone, session, prompt)
+        asked = agents.question(phone, session)
+        body = {"session_id": session, "content": "And the hinges?", "role": "user"}
+        sent = phone.send("message", body | {"when": "now"})
+        phone.expect("message_state", message_id=sent, state="given")
+        decide(phone, session, asked["tool_call_id"], "approved")
+        phone.expect("stream_end", session_id=session, finish_reason="stop")
+        assert "And the hinges?" in str(model.requests[-1]["messages"])
+        agents.end(phone, session)
+
+
 def write(model: Model, bridge: QuickBridge, phone: Phone) -> tuple[str, str]:
     """Begin a session and have it write a file, which is approved; its id and the prompt."""
     file = bridge.root / f"{uuid.uuid4()}.txt"

@@ -10,6 +10,7 @@ from sessions_app.agents.events import (
     ApprovalAsked,
     ApprovalWithdrawn,
     Chunk,
+    PromptMoved,
     SessionIdentified,
     ToolFailed,
     ToolStarted,
@@ -64,6 +65,20 @@ async def test_a_rejected_call_does_not_run(model: Model, session: Drive, tmp_pa
     told = str(model.requests[-1]["messages"])
     assert told.count("Not on a Friday.") == 2 and "private" not in told
     assert list(session.directory.iterdir()) == []
+
+
+async def test_a_message_that_steers_the_turn(model: Model, session: Drive) -> None:
+    """It comes after the tool that runs; one end answers both."""
+    prompt = model.play("door", [Tool("Bash", {"command": "echo seen"})], [Text("Both seen.")])
+    session.answers = []
+    await session.driver.prompt(prompt)
+    asked = await session.said_one(ApprovalAsked)
+    await session.driver.steer("And the hinges?", "second")
+    session.driver.approvals.decide(asked.call.id or "", APPROVED)
+    await session.until(lambda: bool(session.of(TurnEnded)))
+    assert "And the hinges?" in str(model.requests[-1]["messages"])
+    assert [(one.error, one.own) for one in session.of(TurnEnded)] == [("", False)]
+    assert PromptMoved("given", "second") in session.said
 
 
 async def test_an_edit_has_a_diff(model: Model, session: Drive) -> None:
