@@ -260,9 +260,7 @@ class Driver(ABC):
     async def prompt(self, content: str, pictures: Sequence[Picture] = ()) -> None:
         """Begin a turn, which TurnEnded ends. Never called during one."""
 
-    async def steer(
-        self, content: str, message_id: str, pictures: Sequence[Picture] = ()
-    ) -> None:
+    async def steer(self, content: str, message_id: str, pictures: Sequence[Picture] = ()) -> None:
         """Give a message to the turn that runs; only where the agent's kind steers (D71)."""
         raise NotImplementedError
 

@@ -81,9 +81,7 @@ class ClaudeDriver(Driver):
         self._querying = asyncio.create_task(self._query(prompt_id, content, pictures))
         await asyncio.sleep(0)  # so that no interrupt overtakes it
 
-    async def steer(
-        self, content: str, message_id: str, pictures: Sequence[Picture] = ()
-    ) -> None:
+    async def steer(self, content: str, message_id: str, pictures: Sequence[Picture] = ()) -> None:
         prompt_id = str(uuid.uuid4())
         self._translation.steer(prompt_id)
         await self._query(prompt_id, content, pictures, message_id)
