@@ -243,13 +243,16 @@ interface News extends Partial<Snapshot> {
 type Tell = (news: News) => unknown;
 /** How a session is begun, beside its agent and directory. */
 type More = Pick<Wire.Requests["session_start"], "worktree" | "trust">;
+/** When a message goes to its agent. */
+type When = Pick<Wire.Requests["message"], "when" | "not_before">;
 /** An agent, as far as a list of them needs it. */
-type AgentEntry = Pick<Wire.AgentInfo, "name" | "can_start" | "version" | "reason" | "history">;
+type AgentEntry = Pick<Wire.AgentInfo, "name" | "can_start" | "version" | "reason" | "history"> &
+  Partial<Pick<Wire.AgentInfo, "steers">>;
 /** What a tab asks of the one that leads. */
 interface Commands {
   snapshot(): Snapshot & { isInFront: boolean };
   view(tab: string, session: string | null): void;
-  say(session: string, content: string, more?: { not_before?: string }): Promise<string>;
+  say(session: string, content: string, more?: When): Promise<string>;
   decide(
     key: string,
     decision: Decision,

@@ -28,7 +28,7 @@ def _kinds() -> Iterator[AgentKind]:
     if conf.looks_for(claude.KIND.name):
         yield claude.KIND
     yield from acp.kinds()
-    yield AgentKind("demo", DemoDriver, version=lambda: __version__, real=False)
+    yield AgentKind("demo", DemoDriver, version=lambda: __version__, real=False, steers=True)
 
 
 def load() -> None:

@@ -93,9 +93,9 @@ def test_a_message_for_later(page: Page) -> None:
     limit = {"status": "rejected", "rateLimitType": "five_hour", "resetsAt": 4_000_000_000}
     meta = {"_claude/rateLimit": limit}
     say(page, f"/do update('usage_update', used=1, size=9, _meta={meta})")
-    page.wait_text("context 11 % full")
+    page.find("header button", "11\u00a0% of its context")
     page.type(".composer textarea", "for later")
-    page.tap(".composer [aria-label='Send later']")
+    page.tap(".composer [aria-label='When to send']")
     page.find("dialog button", "When the limit ends")
     page.tap("dialog .primary", "Send then")
     page.find(".prompt .meta", "Waits until")

@@ -73,6 +73,15 @@ def test_an_agent_is_started_decided_about_and_stopped(page: Page, bridge: Bridg
     assert page.find(".composer textarea").get_attribute("value") == "Half a thought"
 
 
+def test_a_message_into_a_running_turn(page: Page, bridge: Bridge) -> None:
+    start_demo(page, bridge, "/sleep 600")
+    page.wait_text("5 6 7")
+    page.type(".composer textarea", "into it")
+    page.tap(".composer [aria-label='When to send']")
+    page.tap("dialog button", "Now")
+    page.wait_text("Heard: into it")
+
+
 def test_a_start_takes_nobody_away(page: Page, bridge: Bridge) -> None:
     """From where he has gone meanwhile."""
     actions.prepare_demo(page, bridge, "In the background")

@@ -31,7 +31,7 @@ export function composer(id, { model, sent }) {
   const grown = h("div.grow", {}, area); // as high as its text, which the stylesheet repeats unseen
   const send = h("button.round.primary", { type: "submit", "aria-label": "Send" }, icon("send"));
   const delay = button("button.round", () => later(), icon("later"));
-  delay.setAttribute("aria-label", "Send later");
+  delay.setAttribute("aria-label", "When to send");
   const stop = button("button.round.danger", () => interrupt(), icon("stop"));
   stop.setAttribute("aria-label", "Stop the agent");
   const why = h("p.why", { role: "status" });
@@ -67,10 +67,10 @@ export function composer(id, { model, sent }) {
 
   const later = async () => {
     const { askWhen } = await import("./later.js");
-    askWhen(model.home.sessions[id]?.usage, (not_before) => say({ not_before }));
+    askWhen(id, model, say);
   };
 
-  const say = async (more = {}) => {
+  const say = async (/** @type {When} */ more = {}) => {
     const text = area.value.trim();
     if (!text) return;
     area.value = "";

@@ -1,40 +1,62 @@
-// Choose when a message goes to the agent: at a time, or when its limit ends (D71).
+// Choose when a message goes to the agent: into its turn, at a time, when its limit ends (D71).
 
-import { button, field, h } from "../parts/dom.js";
+import { button, field, h, setText } from "../parts/dom.js";
 import { openSheet } from "../parts/sheet.js";
 import { DAYS, fieldTime, limitEnd, moment } from "../store/later.js";
 
 const HOUR = 3_600_000;
+const INTO = "Into what it does at the moment, not after it.";
 
 /**
- * Ask for the time; `send` is given it as `not_before`.
+ * Ask when; `send` is given it as the fields of a message.
  *
- * @param {Wire.Usage | null | undefined} usage
- * @param {(when: string) => unknown} send
+ * @param {string} id
+ * @param {Model} model
+ * @param {(when: { when: "now" } | { not_before: string }) => unknown} send
  */
-export function askWhen(usage, send) {
+export function askWhen(id, model, send) {
+  const { usage, turn, agent } = model.home.sessions[id] ?? {};
   const now = Date.now();
   const attributes = { type: "datetime-local", id: "when", min: fieldTime(now) };
   const time = field("input", { ...attributes, max: fieldTime(now + DAYS * 24 * HOUR) });
   time.value = fieldTime(now + HOUR);
-  /** @param {string} when */
+  /** @param {Parameters<typeof send>[0]} when */
   const choose = (when) => {
     sheet.dialog.close();
     send(when);
   };
+  const into = button("button.wide", () => choose({ when: "now" }), "Now");
+  into.disabled = true;
+  const how = h("p.hint", { role: "status" }, "Asking whether its program takes it in…");
+  const isBusy = (turn ?? "idle") !== "idle";
+  if (isBusy)
+    model.call("http", "/info").then(
+      ({ agents }) => {
+        const { steers } =
+          agents.find((/** @type {AgentEntry} */ { name }) => name === agent) ?? {};
+        into.disabled = !steers;
+        setText(how, steers ? INTO : "Its program takes nothing in while it works.");
+      },
+      (error) => setText(how, error.message),
+    );
   const go = button(
     "button.primary",
-    () => time.reportValidity() && choose(new Date(time.value).toISOString()),
+    () => time.reportValidity() && choose({ not_before: new Date(time.value).toISOString() }),
     "Send then",
   );
   time.required = true;
   const end = limitEnd(usage, now);
   const content = [
+    isBusy && [into, how],
     h("label", { for: "when" }, "Not before"),
     time,
     h("p.hint", {}, "It waits at the bridge, and goes on with the session then."),
     end &&
-      button("button.wide", () => choose("limit_reset"), `When the limit ends, at ${moment(end)}`),
+      button(
+        "button.wide",
+        () => choose({ not_before: "limit_reset" }),
+        `When the limit ends, at ${moment(end)}`,
+      ),
   ];
-  const sheet = openSheet("Send later", content, [go], () => {});
+  const sheet = openSheet("When to send", content, [go], () => {});
 }

@@ -30,7 +30,8 @@ class DemoDriver(Driver):
     """Answer each prompt by repeating it, or obey its command.
 
     ``/tool NAME {json}`` asks for approval of that call and reports a result, ``/fail`` fails,
-    ``/sleep N`` streams for N seconds. Of a picture it says the kind and size.
+    ``/sleep N`` streams for N seconds. Of a picture it says the kind and size. What it is told
+    while a turn runs is repeated in that turn.
     """
 
     picture_bytes = limits.PICTURE_BYTES
@@ -51,9 +52,12 @@ class DemoDriver(Driver):
     async def prompt(self, content: str, pictures: Sequence[Picture] = ()) -> None:
         self._interrupted = False
         self.events.put(events.PromptMoved("given"))
-        seen = [label(one.media_type, len(one.data)) for one in pictures]
-        self._turn = asyncio.create_task(self._run(" ".join([content.strip(), *seen])))
+        self._turn = asyncio.create_task(self._run(_said(content, pictures)))
         await asyncio.sleep(0)  # a task that is cancelled before it has begun reports no end
+
+    async def steer(self, content: str, message_id: str, pictures: Sequence[Picture] = ()) -> None:
+        self.events.put(events.PromptMoved("given", message_id))
+        self.events.put(events.Chunk(f"Heard: {_short(_said(content, pictures))} "))
 
     async def interrupt(self) -> None:
         # a second interrupt would hit the turn while it reports that it has stopped
@@ -84,9 +88,7 @@ class DemoDriver(Driver):
             elif command == "/tool":
                 await self._use_tool(rest)
             else:
-                if len(content) > ECHO_MAX_CHARS:
-                    content = f"{content[:ECHO_MAX_CHARS]} … ({len(content)} characters in all)"
-                await self._stream(f"{ECHO}: {content}")
+                await self._stream(f"{ECHO}: {_short(content)}")
         except asyncio.CancelledError:
             if self._running is not None:
                 self.events.put(events.ToolStopped(self._running, INTERRUPTED))
@@ -150,6 +152,16 @@ class DemoDriver(Driver):
             return
         directory = Path(call.directory)
         self.events.put(await shell.run(call, command, directory, self._groups))
+
+
+def _said(content: str, pictures: Sequence[Picture]) -> str:
+    return " ".join([content.strip(), *(label(one.media_type, len(one.data)) for one in pictures)])
+
+
+def _short(content: str) -> str:
+    if len(content) <= ECHO_MAX_CHARS:
+        return content
+    return f"{content[:ECHO_MAX_CHARS]} … ({len(content)} characters in all)"
 
 
 def _ms_since(began: float) -> int:
