@@ -466,6 +466,22 @@ interface Lines {
   /** of a file, not of a difference */
   file?: boolean;
 }
+/** How a language is coloured: what begins a comment, quotes, texts of several lines, keywords. */
+interface Language {
+  line?: string;
+  block?: string[];
+  quotes?: string;
+  long?: string[];
+  words: string;
+}
+type Token = ["comment" | "text" | "number" | "word", number, number];
+/** A line of code, and where in a text node it begins; without a node it is only read. */
+interface CodeLine {
+  node: Text | null | undefined;
+  from?: number;
+  text: string;
+  type: DiffText["type"];
+}
 /** What a person says of some lines. */
 interface Word {
   path: string;

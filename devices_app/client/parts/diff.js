@@ -11,6 +11,15 @@ const NAMES = { added: "added", removed: "removed", context: "" };
 /** @type {Record<string, DiffText["type"]>} */
 const TYPES = { "+": "added", "-": "removed", " ": "context" };
 
+/**
+ * Colour code, where the browser can; what does that is loaded when there is some.
+ *
+ * @param {(module: typeof import("./colours.js")) => unknown} act
+ */
+export async function colouring(act) {
+  if (globalThis.CSS?.highlights) act(await import("./colours.js"));
+}
+
 /** @param {DiffText} _ */
 function line({ type, content }) {
   return h(
@@ -35,6 +44,7 @@ export function diffLines(lines, place) {
   const { more, show } = pager(LINES_AT_ONCE, "lines", (to) => {
     more.before(...lines.slice(drawn, to).map(line));
     drawn = to;
+    if (place) colouring(({ colourLines }) => colourLines(node, { ...place, lines }));
     return lines.length;
   });
   node.append(more);

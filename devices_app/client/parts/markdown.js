@@ -30,13 +30,17 @@ export function showMarkdown(node, text, linkTo) {
 const DEEPEST = 50; // lists and quotations in each other; what is deeper is text
 
 /** @param {Block} block @returns {Element_} */
-function render({ type, lines = [], items = [], text = "", level, start }, depth = 0) {
+function render(block, depth = 0) {
+  const { type, source, lines = [], items = [], text = "", level, start } = block;
   /** @param {string[]} inside */
   const within = (inside) =>
     depth < DEEPEST
-      ? blocksOf(inside).map((block) => render(block, depth + 1))
+      ? blocksOf(inside).map((one) => render(one, depth + 1))
       : [h("p", {}, inside.join("\n"))];
-  if (type === "code") return h("pre", { tabindex: "0" }, h("code", {}, text));
+  if (type === "code") {
+    const language = /^\s*[`~]+\s*([\w+.-]+)/.exec(source)?.[1];
+    return h("pre", { tabindex: "0" }, h("code", { data: language && { language } }, text));
+  }
   if (type === "heading") return h(`p.heading.h${level}`, {}, inline(text));
   if (type === "rule") return h("hr");
   if (type === "quote") return h("blockquote", {}, within(lines));

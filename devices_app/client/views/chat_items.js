@@ -1,7 +1,7 @@
 // Make a conversation's items: prompts, answers, tool cards, notes.
 
 import { callParts, hasEdits } from "../parts/call.js";
-import { diffLines, parseUnified } from "../parts/diff.js";
+import { colouring, diffLines, parseUnified } from "../parts/diff.js";
 import { button, copyButton, fill, h, pager, setPart, setText, toast } from "../parts/dom.js";
 import { showMarkdown } from "../parts/markdown.js";
 import { readOutput } from "../parts/terminal.js";
@@ -121,6 +121,7 @@ function updateAnswer(node, item) {
   if (!node.body.isConnected) node.replaceChildren(node.body, node.foot);
   const { go, id } = node.app;
   showMarkdown(node.body, item.text, (/** @type {string} */ path) => go.link("file", id, path));
+  if (item.done) colouring(({ colourBlocks }) => colourBlocks(node.body));
   node.hidden = item.done && !item.text && !["error", "stopped"].includes(item.reason);
   node.classList.toggle("streaming", !item.done);
   /** @type {Record<string, string>} */

@@ -1,10 +1,11 @@
 // Show a session's directory, and files page by page.
 
-import { SAY, wrapButton } from "../parts/diff.js";
+import { colouring, SAY, wrapButton } from "../parts/diff.js";
 import { button, copy, fill, h, icon, pager, row } from "../parts/dom.js";
 import { bytes, counted, oneLine, visible, visibleName } from "../parts/text.js";
 
 const LINES = 400;
+const COLOURED = 5000; // lines of a file that is coloured
 const ENTRIES_AT_ONCE = 200;
 
 /**
@@ -121,6 +122,8 @@ export function filesView(id, { model, go, places }, path = "") {
       shown.push(...got.map((content) => ({ type: /** @type {const} */ ("context"), content })));
       lines.append(...got.map((line) => h("li", {}, h("span", {}, visible(line)))));
       offset += LINES;
+      if (found.lines <= COLOURED)
+        colouring(({ colourLines }) => lines.about && colourLines(lines, lines.about));
       more.hidden = offset >= found.lines;
       fill(more, `Show more (${found.lines - offset} lines)`);
       return found;
