@@ -1,6 +1,8 @@
 """Agents are found by looking: which programs count, and what is said of the others (D75)."""
 
+import json
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ from tests.conformance.agents import end, say, start
 from tests.conformance.bridge import Bridge
 from tests.conformance.phone import Phone
 from tests.faults.quick import QuickBridge
+from tests.servers import wait_until
 from tests.short import short
 
 COPILOT = "https://agentclientprotocol.com/protocol/session-modes#agent"
@@ -88,6 +91,24 @@ def test_what_is_found(bridge: Bridge, place: Path) -> None:
     assert "kimi" not in found["opencode"].get("reason", "")
     assert "ended with code 1" in found["droid"]["reason"]
     assert str(place) not in str(found)
+
+
+def test_what_a_start_and_a_doctor_say(bridge: Bridge, place: Path) -> None:
+    """On the machine the paths are named; of what is missing only that it is, and who says why."""
+    wait_until(lambda: "Not found here" in bridge.log.read_text(), bridge.tail)
+    lines = bridge.log.read_text().splitlines()
+    assert "Agents (`primary-agent` is opencode):" in lines
+    for name, version in (("opencode", "1.2.3"), ("copilot", "1.0.102")):
+        assert [name, version, str(place / "good" / name)] in [line.split() for line in lines]
+    (missing,) = (line for line in lines if "Not found here" in line)
+    assert {"qwen", "vibe", "claude-agent-acp"} <= set(re.findall(r"[\w-]+", missing))
+    assert "opencode" not in missing and "doctor" in missing
+
+    told = json.loads(bridge.run(["manage.py", "doctor", "--json"]).stdout)["checks"]
+    said = {one["text"].split()[0]: one for one in told if one["check"] == "agents"}
+    assert f"opencode (1.2.3) is there: {place}/good/opencode" in said["opencode"]["text"]
+    assert (said["opencode"]["level"], said["kimi"]["level"]) == ("ok", "warning")
+    assert ELSEWHERE in said["vibe"]["text"]
 
 
 def test_the_first_of_them_is_the_primary_agent(bridge: Bridge, phone: Phone) -> None:
