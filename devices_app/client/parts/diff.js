@@ -16,9 +16,12 @@ const TYPES = { "+": "added", "-": "removed", " ": "context" };
  *
  * @param {(module: typeof import("./colours.js")) => unknown} act
  */
-export async function colouring(act) {
-  if (globalThis.CSS?.highlights) act(await import("./colours.js"));
+export function colouring(act) {
+  if (globalThis.CSS?.highlights) import("./colours.js").then(act, plain);
 }
+
+/** Leave a screen as it is, whole without a module that did not come: the network was away. */
+export const plain = () => {};
 
 /** @param {DiffText} _ */
 function line({ type, content }) {

@@ -1,7 +1,7 @@
 // Show the sheet of a decision: the whole call, and buttons that suit its risk.
 
 import { callParts, codeBlock, hasEdits } from "../parts/call.js";
-import { compareTexts, diffLines } from "../parts/diff.js";
+import { compareTexts, diffLines, plain } from "../parts/diff.js";
 import { button, factsOf, field, fill, guard, h, setText, toast } from "../parts/dom.js";
 import { showMarkdown } from "../parts/markdown.js";
 import { holdButton, openSheet, seenToEnd, twoSteps } from "../parts/sheet.js";
@@ -80,13 +80,13 @@ export function openApproval(key, { model, go }, closed) {
   const name = form ? "A question" : isPlan(approval) ? "The plan" : oneLine(approval.tool);
   const sheet = openSheet(name, content, [parts.status, parts.actions], () => closed());
   // Words at lines of an edit are the reason of a rejection.
-  let paintWords = () => {};
+  let paintWords = plain;
   const can = () => now().open && reaches(now()) && !now().options?.length && !itemOf(now(), model);
   const reject = (/** @type {string} */ reason) => parts.decide("rejected", null, { reason });
   if (hasEdits(params))
     import("./words.js").then(async ({ wordsOfApproval }) => {
       paintWords = await wordsOfApproval(sheet.body, key, model, { can, reject });
-    });
+    }, plain);
   const paint = () => {
     paintWords();
     setText(when, `${new Date(approval.at).toLocaleString()} (${ago(approval.at)})`);

@@ -1,6 +1,6 @@
 // Show the changes in a session's repository, and commit chosen files.
 
-import { diffLines, SAY, wrapButton } from "../parts/diff.js";
+import { diffLines, plain, SAY, wrapButton } from "../parts/diff.js";
 import { button, fill, form, h, keyed, pager, setText, showFailure } from "../parts/dom.js";
 import { counted, dotted, oneLine, visible, visibleName } from "../parts/text.js";
 import { openPush } from "./push.js";
@@ -219,7 +219,7 @@ export function changesView(id, { model }) {
     setText(all, every ? "Choose none" : "Choose all");
   };
 
-  let paintWords = () => {};
+  let paintWords = plain;
   /** @param {News[]} news */
   const paint = (news = []) => {
     paintWords(); // the session may not have been known before
@@ -229,9 +229,9 @@ export function changesView(id, { model }) {
   };
   all.hidden = bottom.hidden = more.hidden = push.hidden = true;
   scroller.append(more, cut);
-  import("./words.js")
-    .then(({ wordsOfSession }) => wordsOfSession(scroller, id, model))
-    .then((ready) => (paintWords = ready));
+  import("./words.js").then(async ({ wordsOfSession }) => {
+    paintWords = await wordsOfSession(scroller, id, model);
+  }, plain);
   paint();
   if (wanted) setText(state, "Waits for the connection.");
   const moved = () => {

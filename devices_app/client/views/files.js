@@ -1,6 +1,6 @@
 // Show a session's directory, and files page by page.
 
-import { colouring, SAY, wrapButton } from "../parts/diff.js";
+import { colouring, plain, SAY, wrapButton } from "../parts/diff.js";
 import { button, copy, fill, h, icon, pager, row } from "../parts/dom.js";
 import { bytes, counted, oneLine, visible, visibleName } from "../parts/text.js";
 
@@ -161,10 +161,10 @@ export function filesView(id, { model, go, places }, path = "") {
     );
   };
 
-  let paintWords = () => {};
-  import("./words.js")
-    .then(({ wordsOfSession }) => wordsOfSession(place, id, model))
-    .then((ready) => (paintWords = ready));
+  let paintWords = plain;
+  import("./words.js").then(async ({ wordsOfSession }) => {
+    paintWords = await wordsOfSession(place, id, model);
+  }, plain);
   const paint = () => {
     paintWords(); // the session may not have been known before
     if (wanted && model.connection.phase === "ready") open(path || ".");
