@@ -13,6 +13,7 @@ from tests.conformance.agents import ask, begin, end, log_of, question, say, wor
 from tests.conformance.approvals import decide, decided, notifications, of
 from tests.conformance.bridge import Bridge
 from tests.conformance.phone import Phone
+from tests.faults.quick import QuickBridge
 
 Do = Callable[[str], str]
 
@@ -68,8 +69,11 @@ def test_a_call_that_is_told_anew_before_it_is_approved(
     assert is_allowed or "changed the command" in results[0]["error"]
 
 
-def test_a_call_that_runs_although_nobody_allowed_it(phone: Phone, session: str, do: Do) -> None:
+def test_a_call_that_runs_although_nobody_allowed_it(
+    bridge: QuickBridge, phone: Phone, session: str, do: Do
+) -> None:
     """D37: every device is told, also of one that is reported anew; it never counts as approved."""
+    bridge.played_unallowed = ('Bash {"command":"rm x"}',)
     for decision, report in (
         ("rejected", "tool_call_update"),
         ("rejected", "tool_call"),

@@ -8,12 +8,13 @@ import os
 import select
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import IO, Any, ClassVar, Self
 
@@ -155,10 +156,21 @@ class Nursery:
 nursery = Nursery()
 
 
+UNALLOWED = """
+    SELECT tool, params, result FROM sessions_app_toolcall AS call
+    JOIN sessions_app_session AS session ON session.id = call.session_id
+    WHERE source = 'agent_sdk' AND result IS NOT NULL
+      AND ((asks AND decision IS NULL) OR decision IN ('rejected', 'pending'))
+"""
+
+
 class QuickBridge(Bridge):
     """A Bridge whose processes are forked, on a database that has its tables; they run `first`."""
 
     first = ""
+
+    # by an agent that lies, as `_unallowed` gives them
+    played_unallowed: tuple[str, ...] = ()
 
     # what an SQLite file with tables holds that no bridge has used
     unused_file: ClassVar[bytes | None] = None
@@ -179,6 +191,20 @@ class QuickBridge(Bridge):
         if self.process is not None and self.process.poll() is None:
             self.stop()
         self.nursery.forget(self.environment)
+        if (self.seen / "bridge.sqlite3").exists():
+            assert [one for one in self._unallowed() if one not in self.played_unallowed] == []
+
+    def _unallowed(self) -> list[str]:
+        """The calls that an agent of this bridge executed without a person's word or a rule.
+
+        Where nobody knows whether an agent asks, only those that were refused, or wait.
+        """
+        file = f"file:{self.seen / 'bridge.sqlite3'}?mode=ro"
+        with closing(sqlite3.connect(file, uri=True)) as database:
+            found = database.execute(UNALLOWED).fetchall()
+        return [
+            f"{tool} {params}" for tool, params, result in found if json.loads(result)["success"]
+        ]
 
     @property
     def shared(self) -> dict[str, str]:
