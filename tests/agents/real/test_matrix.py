@@ -2,6 +2,7 @@
 scripted model and without a network (D35, D38, D40, D59; `make test-agents`).
 """
 
+import base64
 import contextlib
 from collections.abc import Callable, Iterator
 from urllib.parse import quote
@@ -15,6 +16,7 @@ from tests.conformance.agent_tools import status, wait_status
 from tests.conformance.agents import answers, log_of, start, words
 from tests.conformance.phone import Message
 from tests.conformance.terminal import take_back
+from tests.conformance.test_attachments import PNG, sent
 from tests.servers import wait_until
 
 pytestmark = [pytest.mark.agents, pytest.mark.timeout(400)]
@@ -167,6 +169,22 @@ def test_busy(begin: Begin, place: Place) -> None:
         if one["type"] in ("stream_end", "message_state")
     ]
     assert steps[:2] == ["queued", "end"]
+
+
+def test_a_picture(begin: Begin, place: Place) -> None:
+    """The model is given it, as sent or drawn anew; where the agent takes none, a copy's path."""
+    talk = begin()
+    picture = sent(place.bridge, talk.session, name="a.png")["attachment_id"]
+    heard = len(place.model.heard)
+    body = {"session_id": talk.session, "content": "do: say seen", "role": "user"}
+    talk.phone.send("message", body | {"attachments": [picture]})
+    assert talk.answer()["payload"]["finish_reason"] == "stop"
+    shown = payloads(log_of(talk.phone, talk.session), "agent_event")[-1]["payload"]
+    [given] = [one["given"] for one in shown["attachments"]]
+    begun = base64.b64encode(PNG[:12]).decode()  # its signature
+    is_picture = any(begun in one for one in place.model.heard[heard:])
+    is_copy = any("a.png" in one for one in place.model.heard[heard:])
+    assert (given, is_picture, is_copy) in (("picture", True, False), ("file", False, True))
 
 
 def test_modify(begin: Begin, place: Place) -> None:
