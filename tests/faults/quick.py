@@ -160,7 +160,8 @@ UNALLOWED = """
     SELECT tool, params, result FROM sessions_app_toolcall AS call
     JOIN sessions_app_session AS session ON session.id = call.session_id
     WHERE source = 'agent_sdk' AND result IS NOT NULL
-      AND ((asks AND decision IS NULL) OR decision IN ('rejected', 'pending'))
+      AND (decision IN ('rejected', 'pending')
+           OR (asks AND decision IS NULL AND (tool = 'Bash' OR risk_level <> 'low')))
 """
 
 
@@ -197,7 +198,8 @@ class QuickBridge(Bridge):
     def _unallowed(self) -> list[str]:
         """The calls that an agent of this bridge executed without a person's word or a rule.
 
-        Where nobody knows whether an agent asks, only those that were refused, or wait.
+        What only reads may go unasked. Where nobody knows whether an agent asks, only those that
+        were refused, or wait.
         """
         file = f"file:{self.seen / 'bridge.sqlite3'}?mode=ro"
         with closing(sqlite3.connect(file, uri=True)) as database:
