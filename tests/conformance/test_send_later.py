@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bridge_project.protocol.types import now_text
-from tests.conformance.agent_tools import Script, bridge_of, script_of, wait_status
+from tests.conformance.agent_tools import Script, bridge_of, quick_bridge, script_of, wait_status
 from tests.conformance.agents import ask, begin, end, resume, start
 from tests.conformance.approvals import assert_refused
 from tests.conformance.bridge import Bridge
@@ -106,6 +106,23 @@ def test_a_bridge_that_is_down_at_that_time(
     resume(bridge, phone, session)
     ask(phone, session, "onward")
     assert script.prompts().count("while you slept") == 1
+
+
+def test_a_session_that_the_grace_timer_closed(tmp_path: Path, script: Script) -> None:
+    """It is opened again at that time, with what was said before (D60)."""
+    grace = {"BRIDGE_SESSION_GRACE_SECONDS": "1"}
+    with quick_bridge(tmp_path, script, first=QUICK, **grace) as bridge:
+        bridge.pin = bridge.pairing().pin
+        with bridge.phones() as (other,):
+            with bridge.phones() as (phone,):
+                session = begin(bridge, phone, agent="plain")
+                ask(phone, session, "before")
+                sent = say_later(phone, session, "after the grace", in_seconds(6))
+                until_state(other, session, sent, "queued")
+            wait_status(bridge, session, "closed")
+            assert until_state(other, session, sent, "given")[-1] == "given"
+            wait_status(bridge, session, "active")
+            assert script.prompts()[-2:] == ["before", "after the grace"]
 
 
 def test_a_full_house(bridge: Bridge, phone: Phone, session: str) -> None:
