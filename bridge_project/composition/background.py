@@ -31,7 +31,7 @@ WORKS: Final[dict[str, Callable[[], AbstractAsyncContextManager[None]]]] = {
     "git": request_limiter.allow_git,
     "forwarder": server_forwarder.forward_spool,
     "answers": partial(background_task, waiting_hooks.follow),
-    "later": partial(background_task, later.follow),
+    "later": partial(background_task, partial(later.follow, supervisor.resume)),
     "terminals": partial(background_task, terminals.follow),
     "address": partial(background_task, monitors.follow_address),
     "data files": monitors.guard_data_files,

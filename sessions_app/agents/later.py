@@ -1,6 +1,7 @@
 """Give an agent the messages that wait for their time (D71)."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 
 import structlog
@@ -18,11 +19,12 @@ from bridge_project.protocol.types import now_text, parse_timestamp
 from devices_app.models import Device
 from sessions_app import notifications, session_view
 from sessions_app.agents import inbox
-from sessions_app.agents.supervisor import supervisor
 from sessions_app.log.outbox import outbox
 from sessions_app.models import Command, Session
 
 log = structlog.get_logger("bridge.agent")
+
+Resume = Callable[[Session, Device, str], Awaitable[object]]
 
 
 def due_at(session: Session, not_before: str | None) -> datetime | None:
@@ -63,8 +65,11 @@ def steady(due: datetime) -> str:
     return now_text(ages.now() + (due - timezone.now()))
 
 
-async def follow() -> None:
-    """Look for messages whose time has come, until it is cancelled."""
+async def follow(resume: Resume) -> None:
+    """Look for messages whose time has come, until it is cancelled.
+
+    ``resume`` starts the agent of a session that rests.
+    """
     under_way: set[int] = set()
     async with asyncio.TaskGroup() as sending:
         while True:
@@ -72,7 +77,7 @@ async def follow() -> None:
                 for one in await readers.run(_find_due):
                     if one.pk not in under_way:
                         under_way.add(one.pk)
-                        sending.create_task(_send(one, under_way))
+                        sending.create_task(_send(one, under_way, resume))
             except STORAGE_ERRORS:
                 pass  # polling reports it
             await asyncio.sleep(limits.LATER_CHECK_SECONDS)
@@ -87,13 +92,13 @@ def _find_due() -> list[Command]:
     ]
 
 
-async def _send(command: Command, under_way: set[int]) -> None:
+async def _send(command: Command, under_way: set[int], resume: Resume) -> None:
     """Have the agent given a message, after resuming a session that rests."""
     try:
         if session_view.is_at_rest(command.session):
             sender = jsontext.loads(command.payload)["device"]
             device = await readers.run(Device.objects.get, pk=sender)
-            await supervisor.resume(command.session, device, "")
+            await resume(command.session, device, "")
         await writers.run(_give, command.pk)
     except BridgeError as error:
         await writers.run(_put_off, command.pk, error)
