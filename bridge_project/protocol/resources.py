@@ -104,7 +104,10 @@ class SessionInfo(SessionState):
 
 
 class PastSession(Sent):
-    """Describe a session of an agent's store; ``live``: a program runs it (D67)."""
+    """Describe a session of an agent's store (D67).
+
+    ``live``: a program at the machine runs it, or may: it cannot be continued here now.
+    """
 
     agent: str
     session_id: str

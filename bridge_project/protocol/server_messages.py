@@ -150,12 +150,13 @@ class HistoryListResponse(ServerPayload):
     """List sessions of an agent's own store inside the allowed roots (D67).
 
     ``more``: there are older ones. ``session_id`` is that of the bridge's session where the bridge
-    runs or ran it under another one.
+    runs or ran it under another one. ``note``: what a person is told before one is continued.
     """
 
     type = "history_list_response"
     sessions: list[PastSession]
     more: bool
+    note: str | None = None
 
 
 class SessionStarted(ServerPayload):

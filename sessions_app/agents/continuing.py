@@ -18,11 +18,30 @@ NO_AGENT = "No agent here can continue it."
 BUSY = "It works at the machine. It can be continued here once it is idle, or asks."
 
 
+def with_store(agent: str) -> AgentKind | None:
+    """Return the agent of this name, if it has a store.
+
+    Without a name it is the first whose programs say which session they run.
+    """
+    if agent not in registry.ANY:
+        kind = registry.KINDS.get(agent)
+        return kind if kind is not None and kind.store is not None else None
+    kinds = registry.KINDS.values()
+    return next((one for one in kinds if one.store and one.store.names_sessions), None)
+
+
 def kind_of(session: Any) -> AgentKind | None:
     """Return the agent whose store may hold an observed session, else None."""
-    kinds = [kind for kind in registry.KINDS.values() if kind.store is not None]
-    named = [kind for kind in kinds if kind.name == session.agent_type]
-    return next(iter(named or (kinds if session.agent_type in registry.ANY else ())), None)
+    return with_store(session.agent_type)
+
+
+def unseen(session: Any, kind: AgentKind) -> str:
+    """Return why it cannot be seen whether a program runs a session; "" if it can.
+
+    Of one that was given back, any program of an agent that names no sessions counts as there.
+    """
+    given_back = bool(session.resume_id and kind.store and not kind.store.names_sessions)
+    return "" if given_back else desk.unseen(session)
 
 
 def continue_of(session: Any, *, resumable: bool) -> Continue:
@@ -37,7 +56,7 @@ def continue_of(session: Any, *, resumable: bool) -> Continue:
     kind = kind_of(session)
     if kind is None:
         return Continue(reason=NO_AGENT)
-    why = kind.problem() or desk.unseen(session)
+    why = kind.problem() or unseen(session, kind)
     if why or not _inside(session.working_directory):
         return Continue(reason=why or OUTSIDE)
     living = desk.living(session)

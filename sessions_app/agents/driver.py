@@ -73,7 +73,7 @@ class AgentKind:
     steers: bool = False
     history: Callable[[str], Sequence[HistoryMessage]] | None = None
     store: Store | None = None
-    no_store: str = "Nothing tells the bridge whether a terminal has its sessions open."
+    no_store: str = "It keeps no sessions that the bridge could find."
     path: Callable[[], str] = str
     trouble: Callable[[], str] = str
 

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from bridge_project.kernel import child_environment, child_process, limits
 from bridge_project.kernel.config import conf
+from sessions_app.agents.process.launch import IN_SESSION
 
 _ADMINISTRATORS = {"root", "wheel", "sudo", "admin"}  # groups whose members can become root
 _LINKS = 40  # as many as Linux follows
@@ -188,7 +189,10 @@ def _run(path: str) -> Answer:
         done = child_process.run(
             [*command_of(path), "--version"],
             cwd="/",
-            environment=child_environment.scrubbed(PATH=child_process.search_path()),
+            environment=child_environment.scrubbed(
+                PATH=child_process.search_path(),
+                **{IN_SESSION: "1"},  # no program at the desk (D67)
+            ),
             seconds=seconds,
             max_bytes=limits.TOOL_OUTPUT_BYTES,
         )

@@ -104,15 +104,15 @@ class Supervisor:
         return await self._run(kind, failure_id, reserve)
 
     async def begin_past(
-        self, agent: str, session_id: str, device: Device, failure_id: str
+        self, agent: str, session_id: str, directory: str, device: Device, failure_id: str
     ) -> Session:
         """Begin a session that only the agent's own store knows, where it was begun (D67).
 
-        Raises as `create`; SESS_NOT_FOUND for one that is not there, or outside the roots,
-        SESS_AT_THE_DESK while a program runs it.
+        ``directory``: where the device says that was. Raises as `create`; SESS_NOT_FOUND for one
+        that is not there, or outside the roots, SESS_AT_THE_DESK while a program runs it.
         """
         self._check_running()
-        kind, past, where = await taking_over.find_past(agent, session_id)
+        kind, past, where = await taking_over.find_past(agent, session_id, directory)
         reserve = partial(ownership.reserve, session_id, kind.name, where, device, past)
         return await self._run(kind, failure_id, reserve)
 

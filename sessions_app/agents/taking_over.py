@@ -10,20 +10,26 @@ from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from typing import NamedTuple
 
+import psutil
+
 from bridge_project.kernel import limits
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.kernel.threads import disk, readers, writers
 from devices_app.models import Device
 from sessions_app import working_directory
 from sessions_app.agents import ownership, registry
-from sessions_app.agents.continuing import NO_AGENT, kind_of
+from sessions_app.agents.continuing import NO_AGENT, kind_of, unseen, with_store
 from sessions_app.agents.driver import AgentKind
-from sessions_app.agents.past.store import PastSession, Store
+from sessions_app.agents.past.store import ANY_SESSION, PastSession, Store
 from sessions_app.models import Session
 from sessions_app.observed import desk, processes
 
 BUSY = "It works at the machine: wait until it is idle, or asks."
 IDLE = "Its program runs at the machine. Say `take_over: end_terminal` to end that."
+MAY_RUN_IT = (
+    "A program of this agent runs at the machine, and nothing tells which session it has open: "
+    "end it there first."
+)
 GONE_ON = "Its program has gone on with another session: end it at the machine."
 
 
@@ -41,14 +47,18 @@ def store_of(session: Session) -> Store | None:
     return kind.store if kind is not None else None
 
 
-async def find_past(agent: str, own_id: str) -> Found:
-    """Find a session of an agent's store. Raises SESS_NOT_FOUND, SESS_AT_THE_DESK."""
+async def find_past(agent: str, own_id: str, place: str) -> Found:
+    """Find a session of an agent's store, which may have been begun in ``place``.
+
+    Raises SESS_NOT_FOUND, SESS_AT_THE_DESK, AGENT_UNAVAILABLE.
+    """
     missing = BridgeError("SESS_NOT_FOUND", session_id=own_id)
-    kinds = [kind for kind in registry.KINDS.values() if kind.store is not None]
-    kind = next((one for one in kinds if agent in (one.name, *registry.ANY)), None)
+    kind = with_store(agent)
     if kind is None or kind.store is None:
         raise missing
-    past = await disk.run(kind.store.place, kind.store.find, own_id)
+    if not kind.store.names_sessions:
+        registry.resolve(kind.name)  # it is started to be asked
+    past = await kind.store.find(own_id, place)
     if past is None:
         raise missing
     try:
@@ -72,13 +82,14 @@ async def check(session: Session, agent: str, device: Device) -> Found:
         raise _refused(session, NO_AGENT)
     registry.resolve(kind.name)
     until = time.monotonic() + limits.TRANSCRIPT_SECONDS
-    while (past := await disk.run(kind.store.place, kind.store.find, session.own_id)) is None:
+    place = session.working_directory
+    while (past := await kind.store.find(session.own_id, place)) is None:
         if time.monotonic() < until:
             await asyncio.sleep(limits.TRANSCRIPT_SECONDS / 10)
             continue
         words = "Its transcript cannot be read here: it is damaged, or kept elsewhere."
         raise _refused(session, words)
-    await disk.run(session.working_directory, working_directory.inside, session.working_directory)
+    await disk.run(place, working_directory.inside, place)
     where = await disk.run(past.directory, working_directory.inside, past.directory)
     await writers.run(ownership.check_room, device)
     return Found(kind, past, where)
@@ -99,7 +110,7 @@ async def from_the_desk(session: Session, kind: AgentKind, *, end: bool) -> Asyn
     store = kind.store
     assert store is not None
     session = await readers.run(ownership.get_session, session.pk)
-    if why := desk.unseen(session):
+    if why := unseen(session, kind):
         raise desk.error(session.session_id, why)
     living = desk.living(session)
     if living:
@@ -108,7 +119,7 @@ async def from_the_desk(session: Session, kind: AgentKind, *, end: bool) -> Asyn
             words = BUSY if state == processes.BUSY else IDLE
             raise desk.error(session.session_id, words, state)
     pids = {one.pid for one in living}
-    named = await disk.run(store.place, store.programs)
+    named = await store.programs()
     if any(pid in pids and one != session.own_id for one, pid in named):
         raise desk.error(session.session_id, GONE_ON)
     await _check_registered(kind, session.own_id, session.session_id, but=pids)
@@ -138,20 +149,33 @@ def _state_of(session: Session) -> str:
 
 
 async def check_no_writer(session: Session, kind: AgentKind) -> None:
-    """Raise SESS_AT_THE_DESK when a program at the desk runs what is resumed."""
-    if session.resume_id:
+    """Raise SESS_AT_THE_DESK when a program at the desk runs what is resumed.
+
+    Of a session that was begun here, a program that may run any other is no sign.
+    """
+    certain = kind.store is not None and kind.store.names_sessions
+    if session.resume_id and (certain or session.began_elsewhere):
         await _check_registered(kind, session.resume_id, session.session_id)
 
 
 async def _check_registered(
     kind: AgentKind, own_id: str, session_id: str, *, but: Collection[int] = ()
 ) -> None:
-    if kind.store is not None and await _registered(kind.store, own_id) - {*but}:
-        raise desk.error(session_id, desk.OTHER)
+    if kind.store is None:
+        return
+    found = await _at_the_desk(kind.store)
+    if any(one in (own_id, ANY_SESSION) and pid not in but for one, pid in found):
+        words = desk.OTHER if kind.store.names_sessions else MAY_RUN_IT
+        raise desk.error(session_id, words)
 
 
-async def _registered(store: Store, own_id: str) -> set[int]:
-    """Return the programs, but our own, that the registry names for a session."""
-    found = await disk.run(store.place, store.programs)
-    named = {pid for one, pid in found if one == own_id}
-    return {pid for pid in named if pid == 0 or not desk.is_ours(pid)}
+async def running(store: Store) -> set[str]:
+    """Return the sessions that programs at the desk run now, or ANY_SESSION."""
+    return {one for one, _ in await _at_the_desk(store)}
+
+
+async def _at_the_desk(store: Store) -> list[tuple[str, int]]:
+    """Return the programs that run now, but those that a bridge has started."""
+    found = await store.programs()
+    others = [(one, pid) for one, pid in found if pid == 0 or not desk.is_ours(pid)]
+    return [(one, pid) for one, pid in others if pid == 0 or psutil.pid_exists(pid)]

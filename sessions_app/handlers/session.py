@@ -146,8 +146,8 @@ async def _begun_before(connection: ClientConnection, payload: c.SessionStart) -
     """Begin a session of the agent's own store."""
     assert payload.session_id is not None
     with _notified_once(connection) as failure_id:
-        about = (payload.agent, payload.session_id, connection.paired, failure_id)
-        return await supervisor.begin_past(*about)
+        about = (payload.agent, payload.session_id, payload.working_directory)
+        return await supervisor.begin_past(*about, connection.paired, failure_id)
 
 
 async def _resumed(connection: ClientConnection, session: Session) -> Session:

@@ -26,6 +26,7 @@ CAPABILITIES = {
     "no-load": {"loadSession": False},
     "sees": {"promptCapabilities": {"image": True}},
     "resumes": {"loadSession": False, "sessionCapabilities": {"resume": {}}},
+    "lists": {"loadSession": True, "sessionCapabilities": {"list": {}}},
 }
 CHOICES = [{"value": name, "name": name.title()} for name in ("small", "large")]
 SELECT = {"type": "select", "options": CHOICES, "currentValue": "small"}
@@ -99,6 +100,7 @@ class Scripted:
             "initialize": self.initialize,
             "session/new": self.new,
             "session/load": self.load,
+            "session/list": self.list_kept,
             "session/resume": self.resume,
             "session/prompt": self.prompt,
             "session/set_config_option": self.set_option,
@@ -194,7 +196,7 @@ class Scripted:
         journal("load", session=self.session)
         if MODE == "stuck":
             time.sleep(1000)
-        for text in self.told() if MODE == "tells" else ():
+        for text in self.told() if MODE in ("tells", "lists") else ():
             self.say(text, "user_message_chunk")
             self.say("about ")
             self.update("tool_call", toolCallId="c", title="Looking", kind="search")
@@ -207,6 +209,22 @@ class Scripted:
         if MODE == "forgets":
             raise Refusal(-32602, "Invalid params", "that conversation was deleted")
         return self.offered()
+
+    def list_kept(self, params: dict[str, Any]) -> Any:
+        """Says what JOURNAL-list has: `sessions` by `page`, or an `answer` as it is."""
+        journal("list", cwd=params.get("cwd"), directory=os.getcwd())
+        with open(f"{JOURNAL}-list") as file:
+            kept = json.load(file)
+        if "refusal" in kept:
+            raise Refusal(*kept["refusal"])
+        while kept.get("silent"):
+            time.sleep(0.01)
+        if "answer" in kept:
+            return kept["answer"]
+        first, page = int(params.get("cursor", 0)), kept.get("page", 100)
+        sessions, following = kept["sessions"][first : first + page], first + page
+        more = {"nextCursor": str(following)} if following < len(kept["sessions"]) else {}
+        return {"sessions": sessions, **more}
 
     def resume(self, params: dict[str, Any]) -> dict[str, Any]:
         self.session = params["sessionId"]

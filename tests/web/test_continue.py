@@ -75,4 +75,4 @@ def test_past_sessions(place: Place, bridge: QuickBridge, page: Page) -> None:
     page.wait("document.querySelectorAll('#agent option').length")
     page.js("document.querySelector('#agent').value = 'demo'")
     page.tap("summary", "Past sessions")
-    page.wait_text("Nothing tells the bridge whether a terminal has its sessions open.")
+    page.wait_text("It keeps no sessions that the bridge could find.")

@@ -4,9 +4,14 @@ import { make } from "../protocol/messages.js";
 import { markSeen } from "../store/home.js";
 import { fetchJson, Unanswered } from "./requests.js";
 
-// of a commit's hooks, a remote's, and of an answer of megabytes
+// of a commit's hooks, a remote's, of an answer of megabytes, and an agent that starts for its list
 /** @type {Record<string, number>} */
-const PATIENCE_MS = { git_commit: 130_000, git_push: 310_000, replay_request: 60_000 };
+const PATIENCE_MS = {
+  git_commit: 130_000,
+  git_push: 310_000,
+  replay_request: 60_000,
+  history_list: 60_000,
+};
 
 /** @param {Engine} engine @param {keyof Wire.Replies} type @param {any} payload */
 async function ask(engine, type, payload) {

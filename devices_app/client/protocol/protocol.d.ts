@@ -511,6 +511,7 @@ declare namespace Wire {
     history_list_response: {
       sessions: PastSession[];
       more: boolean;
+      note?: string;
     };
     stream_start: {
       session_id: string;

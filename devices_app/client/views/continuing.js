@@ -16,14 +16,15 @@ const DIFFERENT = [
  *
  * @param {boolean} ends
  * @param {() => unknown} act
+ * @param {string} [note] what is said besides
  */
-export function askContinue(ends, act) {
+export function askContinue(ends, act, note) {
   const content = [
     h("p", {}, "The bridge runs the agent from here on, with all that was said."),
     h(
       "ul.points",
       {},
-      DIFFERENT.map((line) => h("li", {}, line)),
+      [...DIFFERENT, ...(note ? [oneLine(note)] : [])].map((line) => h("li", {}, line)),
     ),
     ends &&
       h(

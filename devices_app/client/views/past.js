@@ -51,7 +51,7 @@ export function pastView({ model, go }, chosen) {
         ...(before && { before }),
       });
       if (mine !== number) return;
-      list.append(...found.sessions.map(rowOf));
+      list.append(...found.sessions.map((one) => rowOf(one, found.note)));
       last = found.sessions.at(-1)?.last_activity_at ?? last;
       more.hidden = !found.more;
       said.textContent = list.childElementCount ? "" : "None was found.";
@@ -60,11 +60,13 @@ export function pastView({ model, go }, chosen) {
     }
   };
 
-  /** @param {Wire.PastSession} one */
-  const rowOf = (one) => {
+  /** @param {Wire.PastSession} one @param {string | undefined} note */
+  const rowOf = (one, note) => {
     const known = model.home.sessions[one.session_id];
-    const state = known ? "in the list" : one.live && "runs at the machine";
-    const act = known ? () => go.open("session", one.session_id) : () => askContinue(false, begin);
+    const state = known ? "in the list" : one.live && "its program runs at the machine";
+    const act = known
+      ? () => go.open("session", one.session_id)
+      : () => askContinue(false, begin, note);
     const begin = async () => {
       said.textContent = "Starting the agent…";
       try {

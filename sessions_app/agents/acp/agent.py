@@ -11,6 +11,8 @@ from bridge_project.kernel.setting_types import FOUND_AGENTS
 from sessions_app.agents import found
 from sessions_app.agents.acp import recipes, started
 from sessions_app.agents.driver import AgentKind, Driver
+from sessions_app.agents.past.acp import AcpStore
+from sessions_app.agents.past.store import Store
 
 
 def kinds() -> Iterator[AgentKind]:
@@ -28,13 +30,16 @@ def _of_line(name: str, command: list[str]) -> AgentKind:
     if os.sep in program:
         # from where the bridge was started: a session's directory could hold a program of its own
         command = [os.path.abspath(os.path.expanduser(program)), *command[1:]]
+    row = recipes.of_line(command)
     return AgentKind(
         name,
         partial(_make, name, lambda: command),
         partial(_why_not, name, command[0]),
         version=lambda: _last(name).version,
         can_modify=False,
-        asks=partial(_asks, name, recipes.of_line(command)),
+        asks=partial(_asks, name, row),
+        store=_store(name, lambda: command, row),
+        no_store=row.no_past if row is not None else recipes.NOT_SEEN,
         path=lambda: shutil.which(command[0], path=search_path()) or "",
         trouble=lambda: _last(name).trouble,
     )
@@ -59,6 +64,8 @@ def _of_row(row: recipes.Recipe) -> AgentKind:
         version=lambda: answer().version,
         can_modify=False,
         asks=partial(_asks, name, row),
+        store=_store(name, command, row),
+        no_store=row.no_past,
         path=lambda: program.path() or "",
         trouble=lambda: _last(name).trouble or answer().trouble,
     )
@@ -69,6 +76,12 @@ def _make(name: str, command: Callable[[], list[str]]) -> Driver:
     from sessions_app.agents.acp.driver import AcpDriver
 
     return AcpDriver(name, command())
+
+
+def _store(name: str, command: Callable[[], list[str]], row: recipes.Recipe | None) -> Store | None:
+    if row is None or not row.resume:
+        return None
+    return row.store or AcpStore(name, command, row)
 
 
 def _why_not(name: str, program: str) -> str | None:

@@ -15,6 +15,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from sessions_app.agents.past.claude import ClaudeStore
+from sessions_app.agents.past.store import Store
+
+NOT_SEEN = "Nothing tells the bridge whether a terminal has its sessions open."
 _DIRECTORY = "{directory}"  # stands for the working directory, inside a JSON string
 _FILES = "{files}"  # for a directory of the session's own, which has the files of the recipe
 
@@ -35,6 +39,11 @@ class Recipe:
     with a file of ``barred``: what it runs unasked, and cannot be told not to. One that
     ``reads_unasked`` asks about some commands only, so nobody is promised that it asks. ``offers``
     are the ids of options that a person may choose besides the model and how long it thinks (D69).
+
+    ``resume`` is the command that continues a session in a terminal, {id} for its id, of an agent
+    whose past sessions are listed; of others ``no_past`` says why not (D67). One that was not seen
+    to show there what was said here is ``unshown``. One that lists a single ``directory_at_a_time``
+    is asked about each. ``store``: another agent's, in which it keeps its sessions.
     """
 
     programs: frozenset[str]
@@ -53,6 +62,11 @@ class Recipe:
     barred: str = ""
     reads_unasked: bool = False
     offers: frozenset[str] = frozenset()
+    resume: str = ""
+    no_past: str = NOT_SEEN
+    unshown: bool = False
+    directory_at_a_time: bool = False
+    store: Store | None = None
 
     @property
     def asks(self) -> bool | None:
@@ -111,6 +125,8 @@ RECIPES = (
             ),
             "folders.json": f'{{"{_DIRECTORY}": "DO_NOT_TRUST"}}',
         },
+        resume="qwen --resume {id}",
+        directory_at_a_time=True,
     ),
     Recipe(
         name="gemini",
@@ -120,6 +136,7 @@ RECIPES = (
         modes=("default",),
         log_in="gemini",
         reads_unasked=True,
+        no_past="It does not list its sessions.",
     ),
     Recipe(
         name="claude-agent-acp",
@@ -139,6 +156,8 @@ RECIPES = (
                 }
             }
         },
+        resume="claude --resume {id}",
+        store=ClaudeStore(),
     ),
     Recipe(
         name="opencode",
@@ -154,6 +173,8 @@ RECIPES = (
             "OPENCODE_DISABLE_PROJECT_CONFIG": "1",
         },
         defaults={"OPENCODE_CONFIG_CONTENT": f'{{"instructions": ["{_DIRECTORY}/AGENTS.md"]}}'},
+        resume="opencode --session {id}",
+        unshown=True,
     ),
     Recipe(
         name="copilot",
@@ -165,6 +186,7 @@ RECIPES = (
         environment={"COPILOT_ALLOW_ALL": "false"},
         barred=".github/hooks/*.json",
         log_in="copilot login",
+        resume="copilot --resume={id}",
     ),
     Recipe(
         name="kimi",
@@ -173,6 +195,7 @@ RECIPES = (
         programs=frozenset({"kimi", "kimi code cli", "kimi-code", "@moonshot-ai/kimi-code"}),
         modes=("default",),
         log_in="kimi login",
+        resume="kimi --session {id}",
     ),
     Recipe(
         name="droid",
@@ -185,6 +208,7 @@ RECIPES = (
         barred=".factory/*.json",
         options=("--settings", f"{_FILES}/settings.json"),
         files={"settings.json": json.dumps({"commandDenylist": _DROID_ALLOWS})},
+        no_past="Whether its sessions go on here was not tried.",
     ),
     Recipe(
         programs=_adapter("codex-acp"),
@@ -196,6 +220,7 @@ RECIPES = (
         options=("-c", "approval_policy=untrusted", "-c", "sandbox_mode=read-only"),
         configured=True,
         reads_unasked=True,
+        no_past="Codex keeps a session for the terminal that has it open.",
     ),
     Recipe(
         name="vibe",
@@ -205,6 +230,8 @@ RECIPES = (
         modes=("ask", "default"),
         log_in="vibe --setup",
         environment={"VIBE_TOOLS": '{"bash": {"allowlist": []}}'},  # of commands that do not ask
+        resume="vibe --resume {id}",
+        unshown=True,
     ),
 )
 
@@ -291,7 +318,7 @@ def _find(command: Sequence[str]) -> tuple[Recipe | None, int]:
     while at is not None and at < len(command):
         program = os.path.basename(command[at])
         if program not in _OPTIONS:
-            names = _names_of(command[at])
+            names = names_of(command[at])
             return next((one for one in RECIPES if names & one.programs), None), after_env
         at = _skip_options(command, at + 1, *_OPTIONS[program])
         if program == "env":
@@ -314,7 +341,7 @@ def _skip_options(command: Sequence[str], at: int, takes: set[str], flags: set[s
     return at
 
 
-def _names_of(word: str) -> set[str]:
+def names_of(word: str) -> set[str]:
     """Return the names of a program, script or npm package: its own, its package's."""
     scope = "@" if word.startswith("@") else ""
     package = scope + word.removeprefix("@").partition("@")[0]  # without a version

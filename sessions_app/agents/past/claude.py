@@ -8,7 +8,7 @@ import json
 import os
 import re
 import stat
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,6 +16,7 @@ import psutil
 
 from bridge_project.kernel import processes
 from bridge_project.kernel.text import printable
+from bridge_project.kernel.threads import disk
 from bridge_project.protocol.agent_text import made_prompt
 from sessions_app.agents.claude import program
 from sessions_app.agents.past.store import PastSession, Store
@@ -37,10 +38,19 @@ class ClaudeStore(Store):
     """Read ``projects`` and ``sessions`` of Claude Code's settings directory."""
 
     @property
-    def place(self) -> str:
+    def _place(self) -> str:
         return os.environ.get("CLAUDE_CONFIG_DIR") or os.path.expanduser("~/.claude")
 
-    def sessions(self) -> Iterator[PastSession]:
+    async def sessions(self, places: Sequence[str]) -> Sequence[PastSession]:
+        return await disk.run(self._place, lambda: [*self._sessions()])
+
+    async def find(self, own_id: str, place: str) -> PastSession | None:
+        return await disk.run(self._place, self._find, own_id)
+
+    async def programs(self) -> Collection[tuple[str, int]]:
+        return await disk.run(self._place, self._programs)
+
+    def _sessions(self) -> Iterator[PastSession]:
         seen: dict[str, Known] = {}
         for project in self._projects():
             for name in _names(project):
@@ -50,7 +60,7 @@ class ClaudeStore(Store):
         _known.clear()  # also of what is there no more
         _known.update(seen)
 
-    def find(self, own_id: str) -> PastSession | None:
+    def _find(self, own_id: str) -> PastSession | None:
         if not _ID.fullmatch(own_id):
             return None
         paths = (os.path.join(project, f"{own_id}.jsonl") for project in self._projects())
@@ -58,11 +68,11 @@ class ClaudeStore(Store):
         return max(filter(None, found), key=lambda one: one.active_at, default=None)
 
     def _projects(self) -> Iterator[str]:
-        top = os.path.join(self.place, "projects")
+        top = os.path.join(self._place, "projects")
         return (os.path.join(top, name) for name in _names(top))
 
-    def programs(self) -> Collection[tuple[str, int]]:
-        place, found = os.path.join(self.place, "sessions"), []
+    def _programs(self) -> Collection[tuple[str, int]]:
+        place, found = os.path.join(self._place, "sessions"), []
         for name in _names(place):
             if name.endswith(".json"):
                 said = processes.read_own(os.path.join(place, name))

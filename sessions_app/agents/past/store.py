@@ -1,15 +1,18 @@
 """Define what the bridge asks of an agent's own store of sessions (D67)."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import Final
+
+ANY_SESSION: Final = ""  # of a program that may run whichever session
 
 
 @dataclass(frozen=True, slots=True)
 class PastSession:
     """Describe a session in an agent's store; ``directory``: where it was begun.
 
-    ``active_at``: of its last word, in seconds since 1970.
+    ``active_at``: of its last word, in seconds since 1970; 0 when the agent does not say.
     """
 
     own_id: str
@@ -19,26 +22,36 @@ class PastSession:
 
 
 class Store(ABC):
-    """Read an agent's store; the methods touch files, and raise nothing."""
+    """Find an agent's sessions, and the programs that run them.
 
-    @property
-    @abstractmethod
-    def place(self) -> str:
-        """Return the directory of the store, which need not be there."""
+    ``names_sessions``: it is known which session each program runs; else any may run any.
+    ``note``: what a person is told before a session is continued here, or "".
+    """
 
-    @abstractmethod
-    def sessions(self) -> Iterable[PastSession]:
-        """Return all sessions that can be read, in any order."""
+    names_sessions = True
+    note = ""
 
     @abstractmethod
-    def find(self, own_id: str) -> PastSession | None:
-        """Return a session that can be read; None for another, or for what is no id."""
+    async def sessions(self, places: Sequence[str]) -> Sequence[PastSession]:
+        """Return all sessions that can be read, in any order.
+
+        ``places``: where to look, for an agent that lists one directory at a time. Raises
+        AGENT_UNAVAILABLE with the reason, when the agent does not say.
+        """
 
     @abstractmethod
-    def programs(self) -> Collection[tuple[str, int]]:
+    async def find(self, own_id: str, place: str) -> PastSession | None:
+        """Return a session that can be read; None for another, or for what is no id.
+
+        ``place``: where it may have been begun. Raises as ``sessions``.
+        """
+
+    @abstractmethod
+    async def programs(self) -> Collection[tuple[str, int]]:
         """Return (session, process id) of the programs that run a session now.
 
-        The process id is 0 where the program is in another namespace.
+        ANY_SESSION stands for one that nobody knows. The process id is 0 where the program is in
+        another namespace, or cannot be seen.
         """
 
     @abstractmethod

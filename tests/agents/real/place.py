@@ -31,7 +31,8 @@ class Place:
 
     def __init__(self, agent: Real, model: Model, directory: Path) -> None:
         self.agent, self.model, self.home = agent, model, directory / "home"
-        self.bridge = QuickBridge(directory / "bridge", **settle(agent, model.url, self.home))
+        self.environment = settle(agent, model.url, self.home)
+        self.bridge = QuickBridge(directory / "bridge", **self.environment)
 
     def talk(self, name: str) -> Talk:
         """A session in a fresh directory of that name, which may be there already."""
@@ -70,11 +71,13 @@ def place_of(agent: Real, model: Model, directory: Path) -> Iterator[Place]:
 class Talk:
     """A session and the phone that has it."""
 
-    def __init__(self, place: Place, directory: Path) -> None:
+    def __init__(self, place: Place, directory: Path, past: str | None = None) -> None:
+        """``past``: a session of the agent's own store, which goes on."""
         self.place, self.directory = place, directory
         self.phone: Phone = place.bridge.phone().ready()
+        about: dict[str, Any] = {"session_id": past, "resume": True} if past else {}
         name = place.agent.name
-        self.ready = start(self.phone, directory, agent=name, timeout=SECONDS)
+        self.ready = start(self.phone, directory, agent=name, timeout=SECONDS, **about)
         assert self.ready["type"] == "session_ready", self.ready
         self.session = str(self.ready["payload"]["session_id"])
 

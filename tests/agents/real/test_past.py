@@ -1,0 +1,60 @@
+"""Sessions that real agents have begun without the bridge: found, and continued (D67)."""
+
+from typing import Any
+
+import pytest
+
+from sessions_app.agents.acp import recipes
+from tests.agents.real.desk import desk_program
+from tests.agents.real.place import SECONDS, Place, Talk, payloads
+from tests.conformance.agents import words
+from tests.conformance.desk import refused, take
+from tests.conformance.phone import Message, Phone
+
+pytestmark = [pytest.mark.agents, pytest.mark.timeout(400)]
+
+
+def history(phone: Phone, place: Place, **about: Any) -> Message:
+    sent = phone.send("history_list", {"agent": place.agent.name, **about})
+    return phone.answer_to(sent, timeout=SECONDS)
+
+
+def test_past(place: Place) -> None:
+    """One of a program at the desk waits for that program's end; then it goes on, as it was."""
+    name = place.agent.name
+    row = recipes.ROWS.get(name)
+    if name == "claude-code":
+        pytest.skip("tests/agents/claude has it")
+    if row is None or not row.resume:
+        with place.bridge.phones() as (phone,):
+            why = refused(history(phone.ready(), place), "AGENT_UNAVAILABLE")["message"]
+            assert row is None or row.no_past in why
+        return
+    directory = (place.bridge.root / "begun").resolve()
+    directory.mkdir()
+    with place.bridge.phones() as (phone,):
+        phone.ready()
+        with desk_program(place, directory) as program:
+            own = program.say("do: say remember the marmalade")
+            if row.store is None:
+                asked = {"agent": name, "working_directory": str(directory)}
+                refused(take(phone, own, None, **asked), "SESS_AT_THE_DESK")
+        answer = history(phone, place, directory=str(directory))
+        assert answer["type"] == "history_list_response", answer
+        [found] = answer["payload"]["sessions"]
+        about = {"session_id": own, "working_directory": str(directory), "live": False}
+        assert found.items() >= about.items() and "marmalade" in found["title"]
+        assert bool(answer["payload"].get("note")) is row.unshown
+    talk = Talk(place, directory, past=own)
+    try:
+        assert talk.ready["payload"]["asks"] is place.agent.asks
+        assert talk.ready["payload"]["resume_command"] == row.resume.format(id=own)
+        told = talk.phone.expect("replay_buffer", session_id=own, source="agent")
+        assert "marmalade" in str(told["payload"]["messages"])
+        heard = len(place.model.heard)
+        assert words(talk.turn("do: say and on we go")) == "and on we go"
+        assert any("marmalade" in request for request in place.model.heard[heard:])
+        said = talk.turn("do: run touch refused", "rejected")
+        assert len(payloads(said, "approval_required")) == 1 and talk.files() == []
+    finally:
+        talk.close()

@@ -1,0 +1,295 @@
+"""Sessions that an ACP agent lists itself: found, and continued (D67)."""
+
+import json
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.agents.drive import carrying
+from tests.conformance.agent_tools import PROGRAM, quick_bridge
+from tests.conformance.agents import ask, end, words
+from tests.conformance.desk import give_back, refused, take
+from tests.conformance.phone import Message, Phone
+from tests.conformance.terminal import until
+from tests.faults.quick import QuickBridge
+from tests.servers import wait_until
+from tests.short import short
+
+pytestmark = pytest.mark.spec("ws.history_list ws.history_list_response")
+
+NOTE = "Its terminal program may not show what was said here."
+LISTED_ANEW = short("ACP_LIST_KEPT_SECONDS", "ACP_LIST_AGAIN_SECONDS")
+Session = dict[str, Any]
+
+
+class Keeper:
+    """An agent with a program of its own, which lists what the test says that it has kept."""
+
+    def __init__(self, directory: Path) -> None:
+        self.name = f"keeper-{uuid.uuid4().hex}"  # no other program of this machine has it
+        self.program = directory / self.name
+        run = f"import runpy; runpy.run_path({str(PROGRAM)!r}, run_name='__main__')"
+        self.program.write_text(f"#!{sys.executable} -IS\n{run}\n")
+        self.program.chmod(0o755)
+        self.journal = directory / "journal"
+        self.keep()
+
+    def first(self, **more: Any) -> str:
+        """What gives the bridge its recipe."""
+        about = {"modes": (), "log_in": self.name, "configured": True, "unshown": True}
+        about |= {"programs": frozenset({self.name, "scripted"}), "resume": "keeper -s {id}"}
+        row = f"recipes.Recipe(**{about | more!r})"
+        return f"from sessions_app.agents.acp import recipes\nrecipes.RECIPES += ({row},)\n"
+
+    @property
+    def setting(self) -> str:
+        return f"{self.name}={self.program} lists {self.journal}"
+
+    def keep(self, *sessions: Session, **how: Any) -> None:
+        Path(f"{self.journal}-list").write_text(json.dumps({"sessions": sessions, **how}))
+
+    def say(self, own: str, *said: str) -> None:
+        """What was said in a session before, which the agent tells when it loads it."""
+        lines = ({"what": "prompt", "session": own, "text": text} for text in said)
+        with self.journal.open("a") as file:
+            file.writelines(json.dumps(line) + "\n" for line in lines)
+
+    def heard(self, what: str) -> list[dict[str, Any]]:
+        lines = self.journal.read_text().splitlines() if self.journal.exists() else []
+        return [line for line in map(json.loads, lines) if line["what"] == what]
+
+    def sit_down(self) -> subprocess.Popen[bytes]:
+        """Its program at the desk, which sits there until its input ends."""
+        command = [str(self.program), "terminal", str(self.journal)]
+        return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+
+
+def kept(where: Path | str, title: str | None = "Fix it", age: int = 0, **more: Any) -> Session:
+    then = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() - age))
+    about = {"sessionId": f"ses_{uuid.uuid4().hex}", "cwd": str(where), "title": title}
+    return about | {"updatedAt": then} | more
+
+
+@pytest.fixture(scope="module")
+def keeper(tmp_path_factory: pytest.TempPathFactory) -> Keeper:
+    return Keeper(tmp_path_factory.mktemp("keeper"))
+
+
+@pytest.fixture(scope="module")
+def bridge(keeper: Keeper, tmp_path_factory: pytest.TempPathFactory) -> Iterator[QuickBridge]:
+    place, settings = tmp_path_factory.mktemp("bridge"), {"BRIDGE_ACP_AGENTS": keeper.setting}
+    with quick_bridge(place, first=keeper.first(), **settings | LISTED_ANEW) as bridge:
+        yield bridge
+
+
+@pytest.fixture
+def directory(bridge: QuickBridge, request: pytest.FixtureRequest) -> Path:
+    made: Path = (bridge.root / request.node.name).resolve()
+    made.mkdir()
+    return made
+
+
+def asked(phone: Phone, keeper: Keeper, **about: Any) -> Message:
+    about = {name: str(one) if isinstance(one, Path) else one for name, one in about.items()}
+    return phone.answer_to(phone.send("history_list", {"agent": keeper.name, **about}), timeout=60)
+
+
+def listed(phone: Phone, keeper: Keeper, **about: Any) -> list[Session]:
+    answer = asked(phone, keeper, **about)
+    assert answer["type"] == "history_list_response", answer
+    return list(answer["payload"]["sessions"])
+
+
+def begin(phone: Phone, keeper: Keeper, own: str) -> Message:
+    return take(phone, own, None, agent=keeper.name)
+
+
+def test_listed_page_by_page(keeper: Keeper, phone: Phone, directory: Path) -> None:
+    """Newest first whatever the order of the agent's pages, searched, with its note."""
+    phone.ready()
+    below = directory / "below"
+    below.mkdir()
+    sessions = [kept(directory, f"number {age}", age) for age in (40, 10, 30)]
+    keeper.keep(*sessions, kept(below, "number 20", 20), kept(directory, None, updatedAt=7), page=2)
+    found = listed(phone, keeper, directory=directory)
+    titles = [one["title"] for one in found]
+    assert titles[:-1] == [f"number {age}" for age in (10, 20, 30, 40)]
+    assert titles[-1] == found[-1]["session_id"], "it has no title"
+    about = {"agent": keeper.name, "working_directory": str(directory), "live": False}
+    assert found[0].items() >= (about | {"session_id": sessions[1]["sessionId"]}).items()
+    assert asked(phone, keeper)["payload"]["note"] == NOTE
+    assert [one["title"] for one in listed(phone, keeper, query="NUMBER 3")] == ["number 30"]
+    page = asked(phone, keeper, directory=directory, limit=2)["payload"]
+    assert page["more"] and len(page["sessions"]) == 2
+    before = page["sessions"][-1]["last_activity_at"]
+    rest = listed(phone, keeper, directory=directory, before=before)
+    assert [one["title"] for one in rest] == titles[2:]
+
+
+def test_what_is_not_listed(keeper: Keeper, phone: Phone, directory: Path, tmp_path: Path) -> None:
+    """Outside the roots, gone, through a link that leads out, ids that are none; nor begun."""
+    phone.ready()
+    (directory / "link").symlink_to(tmp_path)
+    hidden = [kept(where) for where in (tmp_path, directory / "gone", directory / "link", "here")]
+    odd = [kept(directory, sessionId=own) for own in ("a/b/c/d/e/f", "../../etc/passwd", "short")]
+    odd += [kept(directory, sessionId=7), kept(directory, cwd=None), "x", None]  # type: ignore[list-item]
+    good = kept(directory)
+    keeper.keep(*hidden, *odd, good)
+    assert [one["session_id"] for one in listed(phone, keeper)] == [good["sessionId"]]
+    assert listed(phone, keeper, directory=tmp_path) == []
+    for own in (*(one["sessionId"] for one in hidden), "a/b/c/d/e/f", f"ses_{uuid.uuid4().hex}"):
+        error = refused(begin(phone, keeper, own), "SESS_NOT_FOUND")
+        assert error["message"] == "No session has this id."
+    assert not keeper.heard("load")
+
+
+def test_one_goes_on_with_its_history(keeper: Keeper, phone: Phone, directory: Path) -> None:
+    """In its own directory; given back and continued again, it is the same one."""
+    phone.ready()
+    session = kept(directory, "Fix the parser")
+    own = session["sessionId"]
+    keeper.say(own, "What is wrong?")
+    keeper.keep(session)
+    ready = begin(phone, keeper, own)
+    assert ready["type"] == "session_ready", ready
+    about = {"session_id": own, "working_directory": str(directory), "asks": True}
+    about |= {"resume_command": f"keeper -s {own}"}
+    assert ready["payload"].items() >= about.items()
+    assert keeper.heard("load")[-1]["session"] == own
+    view = phone.expect("session_started", session_id=own)["payload"]["session"]
+    assert (view["title"], view["kind"]) == ("Fix the parser", "bridge")
+    before = phone.expect("replay_buffer", session_id=own, source="agent")["payload"]["messages"]
+    assert before[0]["payload"]["payload"]["prompt"] == "What is wrong?"
+    assert words(ask(phone, own, "And now?")).endswith("And now?")
+    [found] = listed(phone, keeper, directory=directory)
+    assert not found["live"], "the program that runs it is the bridge's own"
+    give_back(phone, own)
+    view = until(phone, own, kind="observed", session_status="paused")
+    assert view["continue"]["how"] == "take_over"
+    with keeper.sit_down() as at_the_desk:
+        refused(take(phone, own, agent=keeper.name), "SESS_AT_THE_DESK")
+        at_the_desk.kill()
+    assert take(phone, own, agent=keeper.name)["type"] == "session_ready"
+    assert words(ask(phone, own, "And then?")).endswith("And then?")
+    end(phone, own)
+
+
+def test_none_goes_on_beside_a_program_at_the_desk(
+    keeper: Keeper, phone: Phone, directory: Path
+) -> None:
+    """In whatever directory that is: nothing locks, and what it shows would be stale."""
+    phone.ready()
+    session = kept(directory)
+    keeper.keep(session)
+    loaded = len(keeper.heard("load"))
+    with keeper.sit_down() as at_the_desk:
+        [found] = listed(phone, keeper, directory=directory)
+        assert found["live"]
+        error = refused(begin(phone, keeper, session["sessionId"]), "SESS_AT_THE_DESK")
+        assert "end it there first" in error["message"]
+        assert len(keeper.heard("load")) == loaded
+        # one that was begun here is none of its business
+        ready = phone.request("session_start", _new(keeper, directory))
+        assert ready["type"] == "session_ready", ready
+        end(phone, ready["payload"]["session_id"])
+        at_the_desk.kill()
+    assert begin(phone, keeper, session["sessionId"])["type"] == "session_ready"
+    end(phone, session["sessionId"])
+
+
+def _new(keeper: Keeper, directory: Path) -> dict[str, Any]:
+    about = {"agent": keeper.name, "session_id": None, "resume": False}
+    return about | {"working_directory": str(directory)}
+
+
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        ({"answer": []}, "does not answer as"),
+        ({"answer": {"sessions": "many"}}, "does not answer as"),
+        ({"refusal": [-32603, "Internal error", "the disk is full"]}, "the disk is full"),
+        ({"refusal": [-32000, "Authentication required", ""]}, "wants a login"),
+    ],
+)
+def test_a_wrong_answer(keeper: Keeper, phone: Phone, how: dict[str, Any], words: str) -> None:
+    phone.ready()
+    keeper.keep(**how)
+    error = refused(asked(phone, keeper), "AGENT_UNAVAILABLE")
+    assert words in error["message"] and keeper.name in error["message"]
+
+
+def test_a_hundred_thousand(keeper: Keeper, phone: Phone, directory: Path) -> None:
+    """Ten thousand of them are taken, whether by pages or at once."""
+    phone.ready()
+    sessions = [kept(directory, f"number {age}", age) for age in range(100_000)]
+    for page in (1000, 100_000):
+        keeper.keep(*sessions, page=page)
+        asked_before = len(keeper.heard("list"))
+        first = asked(phone, keeper, directory=directory, limit=20)["payload"]
+        assert first["more"]
+        assert [one["title"] for one in first["sessions"]] == [f"number {n}" for n in range(20)]
+        assert len(keeper.heard("list")) - asked_before == max(1, 10_000 // page)
+
+
+def test_pages_without_an_end(keeper: Keeper, phone: Phone) -> None:
+    phone.ready()
+    keeper.keep(answer={"sessions": [], "nextCursor": "again"})
+    assert listed(phone, keeper) == []
+
+
+def test_a_slow_agent_is_ended(keeper: Keeper, tmp_path: Path) -> None:
+    settings = {"BRIDGE_ACP_AGENTS": keeper.setting} | short("ACP_LIST_SECONDS")
+    with (
+        quick_bridge(tmp_path, first=keeper.first(), **settings) as bridge,
+        bridge.phones() as (phone,),
+    ):
+        phone.ready()
+        keeper.keep(silent=True)
+        error = refused(asked(phone, keeper), "AGENT_UNAVAILABLE")
+        assert "within 3 seconds" in error["message"]
+        wait_until(lambda: not carrying(str(keeper.journal)))
+
+
+def test_kept_for_a_moment(keeper: Keeper, tmp_path: Path) -> None:
+    """The list is not asked for again by each key that is typed; an unknown id asks anew."""
+    settings = {"BRIDGE_ACP_AGENTS": keeper.setting} | short("ACP_LIST_AGAIN_SECONDS")
+    with (
+        quick_bridge(tmp_path, first=keeper.first(), **settings) as bridge,
+        bridge.phones() as (phone,),
+    ):
+        phone.ready()
+        session = kept(bridge.root.resolve())
+        keeper.keep(session)
+        before = len(keeper.heard("list"))
+        for query in ("f", "fi", "fix"):
+            assert len(listed(phone, keeper, query=query)) == 1
+        assert len(keeper.heard("list")) == before + 1
+        later = kept(bridge.root.resolve())
+        keeper.keep(session, later)
+        assert begin(phone, keeper, later["sessionId"])["type"] == "session_ready"
+        end(phone, later["sessionId"])
+
+
+def test_an_agent_that_lists_one_directory_at_a_time(keeper: Keeper, tmp_path: Path) -> None:
+    """It is asked about the one that is asked for, else the roots and where agents have worked."""
+    first = keeper.first(directory_at_a_time=True)
+    settings = {"BRIDGE_ACP_AGENTS": keeper.setting} | LISTED_ANEW
+    with quick_bridge(tmp_path, first=first, **settings) as bridge, bridge.phones() as (phone,):
+        phone.ready()
+        root = bridge.root.resolve()
+        (root / "a").mkdir()
+        keeper.keep()
+        ready = phone.request("session_start", _new(keeper, root / "a"))
+        before = len(keeper.heard("list"))
+        listed(phone, keeper)
+        listed(phone, keeper, directory=root / "a")
+        about = [one["cwd"] for one in keeper.heard("list")[before:]]
+        assert about == [str(root), str(root / "a"), str(root / "a")]
+        assert all(not Path(one["directory"]).exists() for one in keeper.heard("list")[before:])
+        end(phone, ready["payload"]["session_id"])
