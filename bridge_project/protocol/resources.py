@@ -62,8 +62,8 @@ class Continue(SentWithNull):
     """Say how a device can go on with a session (D67).
 
     ``join``: ``session_start``, with ``resume`` for one that rests; ``take_over``: the same with
-    ``take_over``; ``ends``: that ends the program that runs it at the machine. ``how`` null: not at
-    all, for ``reason``.
+    ``take_over``; ``ends``: that ends the program that runs it at the machine; ``reason``: what a
+    person is told before. ``how`` null: not at all, for ``reason``.
     """
 
     nullable = frozenset({"how"})

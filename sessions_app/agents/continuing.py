@@ -62,7 +62,8 @@ def continue_of(session: Any, *, resumable: bool) -> Continue:
     living = desk.living(session)
     if living and session.turn == Session.Turn.WORKING and not closed:
         return Continue(reason=BUSY)
-    return Continue(how="take_over", ends=bool(living))
+    note = kind.store.note if kind.store else ""
+    return Continue(how="take_over", reason=note, ends=bool(living))
 
 
 def _inside(directory: str) -> bool:

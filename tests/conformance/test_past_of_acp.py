@@ -1,20 +1,15 @@
 """Sessions that an ACP agent lists itself: found, and continued (D67)."""
 
-import json
-import subprocess
-import sys
-import time
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.agents.drive import carrying
-from tests.conformance.agent_tools import PROGRAM, quick_bridge
 from tests.conformance.agents import ask, end, words
 from tests.conformance.desk import give_back, refused, take
+from tests.conformance.keeper import Keeper, Session, bridge_of_keeper, keeper_of_module, kept
 from tests.conformance.phone import Message, Phone
 from tests.conformance.terminal import until
 from tests.faults.quick import QuickBridge
@@ -23,69 +18,9 @@ from tests.short import short
 
 pytestmark = pytest.mark.spec("ws.history_list ws.history_list_response")
 
-NOTE = "Its terminal program may not show what was said here."
+SEEN, SHOWN = "does not see when a terminal opens it", "may not show what was said here"
 LISTED_ANEW = short("ACP_LIST_KEPT_SECONDS", "ACP_LIST_AGAIN_SECONDS")
-Session = dict[str, Any]
-
-
-class Keeper:
-    """An agent with a program of its own, which lists what the test says that it has kept."""
-
-    def __init__(self, directory: Path) -> None:
-        self.name = f"keeper-{uuid.uuid4().hex}"  # no other program of this machine has it
-        self.program = directory / self.name
-        run = f"import runpy; runpy.run_path({str(PROGRAM)!r}, run_name='__main__')"
-        self.program.write_text(f"#!{sys.executable} -IS\n{run}\n")
-        self.program.chmod(0o755)
-        self.journal = directory / "journal"
-        self.keep()
-
-    def first(self, **more: Any) -> str:
-        """What gives the bridge its recipe."""
-        about = {"modes": (), "log_in": self.name, "configured": True, "unshown": True}
-        about |= {"programs": frozenset({self.name, "scripted"}), "resume": "keeper -s {id}"}
-        row = f"recipes.Recipe(**{about | more!r})"
-        return f"from sessions_app.agents.acp import recipes\nrecipes.RECIPES += ({row},)\n"
-
-    @property
-    def setting(self) -> str:
-        return f"{self.name}={self.program} lists {self.journal}"
-
-    def keep(self, *sessions: Session, **how: Any) -> None:
-        Path(f"{self.journal}-list").write_text(json.dumps({"sessions": sessions, **how}))
-
-    def say(self, own: str, *said: str) -> None:
-        """What was said in a session before, which the agent tells when it loads it."""
-        lines = ({"what": "prompt", "session": own, "text": text} for text in said)
-        with self.journal.open("a") as file:
-            file.writelines(json.dumps(line) + "\n" for line in lines)
-
-    def heard(self, what: str) -> list[dict[str, Any]]:
-        lines = self.journal.read_text().splitlines() if self.journal.exists() else []
-        return [line for line in map(json.loads, lines) if line["what"] == what]
-
-    def sit_down(self) -> subprocess.Popen[bytes]:
-        """Its program at the desk, which sits there until its input ends."""
-        command = [str(self.program), "terminal", str(self.journal)]
-        return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
-
-
-def kept(where: Path | str, title: str | None = "Fix it", age: int = 0, **more: Any) -> Session:
-    then = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() - age))
-    about = {"sessionId": f"ses_{uuid.uuid4().hex}", "cwd": str(where), "title": title}
-    return about | {"updatedAt": then} | more
-
-
-@pytest.fixture(scope="module")
-def keeper(tmp_path_factory: pytest.TempPathFactory) -> Keeper:
-    return Keeper(tmp_path_factory.mktemp("keeper"))
-
-
-@pytest.fixture(scope="module")
-def bridge(keeper: Keeper, tmp_path_factory: pytest.TempPathFactory) -> Iterator[QuickBridge]:
-    place, settings = tmp_path_factory.mktemp("bridge"), {"BRIDGE_ACP_AGENTS": keeper.setting}
-    with quick_bridge(place, first=keeper.first(), **settings | LISTED_ANEW) as bridge:
-        yield bridge
+keeper, bridge = keeper_of_module(), bridge_of_keeper(**LISTED_ANEW)
 
 
 @pytest.fixture
@@ -123,7 +58,8 @@ def test_listed_page_by_page(keeper: Keeper, phone: Phone, directory: Path) -> N
     assert titles[-1] == found[-1]["session_id"], "it has no title"
     about = {"agent": keeper.name, "working_directory": str(directory), "live": False}
     assert found[0].items() >= (about | {"session_id": sessions[1]["sessionId"]}).items()
-    assert asked(phone, keeper)["payload"]["note"] == NOTE
+    note = asked(phone, keeper)["payload"]["note"]
+    assert SEEN in note and SHOWN in note
     assert [one["title"] for one in listed(phone, keeper, query="NUMBER 3")] == ["number 30"]
     page = asked(phone, keeper, directory=directory, limit=2)["payload"]
     assert page["more"] and len(page["sessions"]) == 2
@@ -171,7 +107,7 @@ def test_one_goes_on_with_its_history(keeper: Keeper, phone: Phone, directory: P
     assert not found["live"], "the program that runs it is the bridge's own"
     give_back(phone, own)
     view = until(phone, own, kind="observed", session_status="paused")
-    assert view["continue"]["how"] == "take_over"
+    assert view["continue"]["how"] == "take_over" and SHOWN in view["continue"]["reason"]
     with keeper.sit_down() as at_the_desk:
         refused(take(phone, own, agent=keeper.name), "SESS_AT_THE_DESK")
         at_the_desk.kill()
@@ -244,11 +180,8 @@ def test_pages_without_an_end(keeper: Keeper, phone: Phone) -> None:
 
 
 def test_a_slow_agent_is_ended(keeper: Keeper, tmp_path: Path) -> None:
-    settings = {"BRIDGE_ACP_AGENTS": keeper.setting} | short("ACP_LIST_SECONDS")
-    with (
-        quick_bridge(tmp_path, first=keeper.first(), **settings) as bridge,
-        bridge.phones() as (phone,),
-    ):
+    settings = short("ACP_LIST_SECONDS")
+    with keeper.bridge(tmp_path, **settings) as bridge, bridge.phones() as (phone,):
         phone.ready()
         keeper.keep(silent=True)
         error = refused(asked(phone, keeper), "AGENT_UNAVAILABLE")
@@ -258,11 +191,8 @@ def test_a_slow_agent_is_ended(keeper: Keeper, tmp_path: Path) -> None:
 
 def test_kept_for_a_moment(keeper: Keeper, tmp_path: Path) -> None:
     """The list is not asked for again by each key that is typed; an unknown id asks anew."""
-    settings = {"BRIDGE_ACP_AGENTS": keeper.setting} | short("ACP_LIST_AGAIN_SECONDS")
-    with (
-        quick_bridge(tmp_path, first=keeper.first(), **settings) as bridge,
-        bridge.phones() as (phone,),
-    ):
+    settings = short("ACP_LIST_AGAIN_SECONDS")
+    with keeper.bridge(tmp_path, **settings) as bridge, bridge.phones() as (phone,):
         phone.ready()
         session = kept(bridge.root.resolve())
         keeper.keep(session)
@@ -278,9 +208,11 @@ def test_kept_for_a_moment(keeper: Keeper, tmp_path: Path) -> None:
 
 def test_an_agent_that_lists_one_directory_at_a_time(keeper: Keeper, tmp_path: Path) -> None:
     """It is asked about the one that is asked for, else the roots and where agents have worked."""
-    first = keeper.first(directory_at_a_time=True)
-    settings = {"BRIDGE_ACP_AGENTS": keeper.setting} | LISTED_ANEW
-    with quick_bridge(tmp_path, first=first, **settings) as bridge, bridge.phones() as (phone,):
+    row = {"directory_at_a_time": True}
+    with (
+        keeper.bridge(tmp_path, row, **LISTED_ANEW) as bridge,
+        bridge.phones() as (phone,),
+    ):
         phone.ready()
         root = bridge.root.resolve()
         (root / "a").mkdir()

@@ -8,15 +8,15 @@ const DIFFERENT = [
   "It asks you before it changes or runs anything.",
   "Your own rules, hooks and servers of the terminal are not there.",
   "The model may be another one, where the agent does not say which it had.",
-  "When it goes on at the machine, it stops here by itself.",
 ];
+const SEEN = "When it goes on at the machine, it stops here by itself.";
 
 /**
  * Say what will be different, then continue; `ends`: a program at the machine is ended.
  *
  * @param {boolean} ends
  * @param {() => unknown} act
- * @param {string} [note] what is said besides
+ * @param {string} [note] what is different besides; none: the bridge sees when it goes on there
  */
 export function askContinue(ends, act, note) {
   const content = [
@@ -24,7 +24,7 @@ export function askContinue(ends, act, note) {
     h(
       "ul.points",
       {},
-      [...DIFFERENT, ...(note ? [oneLine(note)] : [])].map((line) => h("li", {}, line)),
+      [...DIFFERENT, oneLine(note || SEEN)].map((line) => h("li", {}, line)),
     ),
     ends &&
       h(
@@ -46,7 +46,7 @@ export function askContinue(ends, act, note) {
  * @param {boolean} ends
  */
 export function continueHere(id, model, ends) {
-  askContinue(ends, async () => {
+  const act = async () => {
     try {
       await model.call("resume", id, { take_over: ends ? "end_terminal" : true });
     } catch (/** @type {any} */ error) {
@@ -54,7 +54,8 @@ export function continueHere(id, model, ends) {
       if (error.code === "SESS_AT_THE_DESK" && !ends && isAsked) continueHere(id, model, true);
       else toast(error.message, "warn");
     }
-  });
+  };
+  askContinue(ends, act, model.home.sessions[id]?.continue?.reason);
 }
 
 /**

@@ -77,7 +77,7 @@ export function pastView({ model, go }, chosen) {
         toast(error.message, "warn");
       }
     };
-    const meta = dotted(ago(one.last_activity_at), shortPath(one.working_directory), state);
+    const meta = dotted(state, ago(one.last_activity_at), shortPath(one.working_directory));
     const open = button(
       "button.row-link",
       act,

@@ -14,7 +14,8 @@ from bridge_project.kernel.threads import disk
 from sessions_app.agents.acp import recipes
 from sessions_app.agents.past.store import ANY_SESSION, PastSession, Store
 
-NOTE: Final = "Its terminal program may not show what was said here."
+UNSEEN: Final = "The bridge does not see when a terminal opens it: end it here before."
+UNSHOWN: Final = "Its terminal program may not show what was said here."
 _INTERPRETER = re.compile(r"(?:node|nodejs|bun|deno|python[\d.]*)")
 _SCRIPT_WORDS: Final = 2  # without a dash, among which the script is: an option may take the first
 
@@ -33,7 +34,7 @@ class AcpStore(Store):
         self._name, self._command, self._recipe = name, command, recipe
         self._kept: dict[tuple[str, ...], _Kept] = {}  # by the directories that were asked about
         self._asking = asyncio.Lock()
-        self.note = NOTE if recipe.unshown else ""
+        self.note = f"{UNSEEN} {UNSHOWN}" if recipe.unshown else UNSEEN
 
     async def sessions(self, places: Sequence[str]) -> Sequence[PastSession]:
         return await self._list(places, limits.ACP_LIST_KEPT_SECONDS)
