@@ -58,6 +58,7 @@ def test_listed_page_by_page(keeper: Keeper, phone: Phone, directory: Path) -> N
     assert titles[-1] == found[-1]["session_id"], "it has no title"
     about = {"agent": keeper.name, "working_directory": str(directory), "live": False}
     assert found[0].items() >= (about | {"session_id": sessions[1]["sessionId"]}).items()
+    assert keeper.heard("list")[-1]["cwd"] is None, "it lists those of all directories at once"
     note = asked(phone, keeper)["payload"]["note"]
     assert SEEN in note and SHOWN in note
     assert [one["title"] for one in listed(phone, keeper, query="NUMBER 3")] == ["number 30"]
@@ -130,13 +131,32 @@ def test_none_goes_on_beside_a_program_at_the_desk(
         error = refused(begin(phone, keeper, session["sessionId"]), "SESS_AT_THE_DESK")
         assert "end it there first" in error["message"]
         assert len(keeper.heard("load")) == loaded
-        # one that was begun here is none of its business
-        ready = phone.request("session_start", _new(keeper, directory))
-        assert ready["type"] == "session_ready", ready
-        end(phone, ready["payload"]["session_id"])
         at_the_desk.kill()
     assert begin(phone, keeper, session["sessionId"])["type"] == "session_ready"
     end(phone, session["sessionId"])
+
+
+def test_what_rests_is_resumed_beside_it_if_it_was_begun_here(
+    keeper: Keeper, phone: Phone, directory: Path
+) -> None:
+    """And not if it came from the agent's store: a terminal may have it open again."""
+    phone.ready()
+    session = kept(directory)
+    keeper.keep(session)
+    store = session["sessionId"]
+    assert begin(phone, keeper, store)["type"] == "session_ready"
+    ready = phone.request("session_start", _new(keeper, directory))
+    here = ready["payload"]["session_id"]
+    for sid in (store, here):
+        ask(phone, sid, "/exit 0")
+        until(phone, sid, session_status="error")
+    with keeper.sit_down() as at_the_desk:
+        refused(begin(phone, keeper, store), "SESS_AT_THE_DESK")
+        assert begin(phone, keeper, here)["type"] == "session_ready"
+        at_the_desk.kill()
+    assert begin(phone, keeper, store)["type"] == "session_ready"
+    for sid in (store, here):
+        end(phone, sid)
 
 
 def _new(keeper: Keeper, directory: Path) -> dict[str, Any]:
