@@ -226,7 +226,13 @@ RECIPES = (
         name="vibe",
         product="Mistral Vibe",
         command=("vibe-acp",),
-        programs=frozenset({"vibe", "vibe-acp", "mistral-vibe", "@mistralai/mistral-vibe"}),
+        # in a terminal it becomes vibe-rs, and starts vibe-app-server
+        programs=frozenset(
+            {
+                *("vibe", "vibe-acp", "vibe-rs", "vibe-app-server"),
+                *("mistral-vibe", "@mistralai/mistral-vibe"),
+            }
+        ),
         modes=("ask", "default"),
         log_in="vibe --setup",
         environment={"VIBE_TOOLS": '{"bash": {"allowlist": []}}'},  # of commands that do not ask

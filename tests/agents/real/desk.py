@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import pty
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -52,6 +53,31 @@ class DeskProgram:
         session = str(made["sessionId"])
         self.ask("session/prompt", sessionId=session, prompt=[{"type": "text", "text": text}])
         return session
+
+
+@contextlib.contextmanager
+def terminal(place: Place, directory: Path) -> Iterator[None]:
+    """Its own program in a terminal, once that has drawn something."""
+    shown, given = pty.openpty()
+    program = recipes.ROWS[place.agent.name].resume.split()[0]
+    process = subprocess.Popen(
+        ["setsid", "--ctty", program],
+        cwd=directory,
+        env={**os.environ, **place.environment, "TERM": "xterm-256color"},
+        stdin=given,
+        stdout=given,
+        stderr=given,
+    )
+    os.close(given)
+    try:
+        while b"\x1b[" not in os.read(shown, 65536):
+            pass
+        yield
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        os.close(shown)
 
 
 @contextlib.contextmanager
