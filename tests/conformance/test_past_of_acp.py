@@ -50,18 +50,20 @@ def test_listed_page_by_page(keeper: Keeper, phone: Phone, directory: Path) -> N
     phone.ready()
     below = directory / "below"
     below.mkdir()
-    sessions = [kept(directory, f"number {age}", age) for age in (40, 10, 30)]
-    keeper.keep(*sessions, kept(below, "number 20", 20), kept(directory, None, updatedAt=7), page=2)
+    sessions = [
+        kept(directory, word, age) for word, age in (("forty", 40), ("ten", 10), ("thirty", 30))
+    ]
+    keeper.keep(*sessions, kept(below, "twenty", 20), kept(directory, None, updatedAt=7), page=2)
     found = listed(phone, keeper, directory=directory)
     titles = [one["title"] for one in found]
-    assert titles[:-1] == [f"number {age}" for age in (10, 20, 30, 40)]
+    assert titles[:-1] == ["ten", "twenty", "thirty", "forty"]
     assert titles[-1] == found[-1]["session_id"], "it has no title"
     about = {"agent": keeper.name, "working_directory": str(directory), "live": False}
     assert found[0].items() >= (about | {"session_id": sessions[1]["sessionId"]}).items()
     assert keeper.heard("list")[-1]["cwd"] is None, "it lists those of all directories at once"
     note = asked(phone, keeper)["payload"]["note"]
     assert SEEN in note and SHOWN in note
-    assert [one["title"] for one in listed(phone, keeper, query="NUMBER 3")] == ["number 30"]
+    assert [one["title"] for one in listed(phone, keeper, query="HIRT")] == ["thirty"]
     page = asked(phone, keeper, directory=directory, limit=2)["payload"]
     assert page["more"] and len(page["sessions"]) == 2
     before = page["sessions"][-1]["last_activity_at"]
