@@ -43,6 +43,8 @@ class LogHead(models.Model):
 
     seq = models.BigIntegerField(default=0, help_text="The newest row.")
     bytes = models.BigIntegerField(default=0, help_text="Bytes that all feeds hold.")
+    # Up to here rows are old: sent to who asks for them, and no gap for who does not (D73).
+    old_seq = models.BigIntegerField(default=0, db_default=0)
 
 
 class LogRow(models.Model):

@@ -86,8 +86,11 @@ class Conf(BaseModel):
     bridge_queue_max: types.Positive = limits.QUEUE_MAX_MESSAGES
     """Messages kept in the log for each session. The oldest go first, and devices that missed them
     are told."""
-    bridge_queue_ttl_seconds: types.Seconds = limits.QUEUE_TTL_SECONDS
-    """How long a message is kept in the log, in seconds."""
+    bridge_history_days: types.Positive = limits.HISTORY_DAYS
+    """How many days a message is kept in the log. What a device that comes back is sent unasked is
+    of the last 24 hours; older messages it asks for."""
+    bridge_queue_ttl_seconds: types.Seconds | None = None
+    """The same in seconds; where it is set, it counts."""
     bridge_rate_limits: Literal["on", "off"] = "on"
     """`off` lifts every rate limit and the bound on connections without a token, for benchmarks and
     tests."""
@@ -151,6 +154,11 @@ class Conf(BaseModel):
     def looks_for(self, agent: str) -> bool:
         """Return whether an agent of FOUND_AGENTS is looked for."""
         return not self.bridge_agents or agent in self.bridge_agents
+
+    @cached_property
+    def history_seconds(self) -> int:
+        """Return how long a message is kept in the log (D73)."""
+        return self.bridge_queue_ttl_seconds or self.bridge_history_days * 86_400
 
     @cached_property
     def max_message_bytes(self) -> int:

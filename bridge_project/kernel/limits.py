@@ -84,7 +84,9 @@ RATES: Final[dict[str, str]] = {
 }
 
 # -- the log (D26 to D32) --------------------------------------------------------------------------
-QUEUE_TTL_SECONDS: Final = 24 * 3600
+HISTORY_DAYS: Final = 30
+REPLAY_PAGE_ROWS: Final = 200  # in one answer, of those before a message (D73)
+UNASKED_SECONDS: Final = 24 * 3600  # older rows are only sent to who asks for them (D73)
 QUEUE_MAX_MESSAGES: Final = 10_000  # for each session
 QUEUE_MAX_SESSION_BYTES: Final = 256 * MB
 QUEUE_MAX_TOTAL_BYTES: Final = 2048 * MB
@@ -118,7 +120,7 @@ IDLE_SESSION_FOLD_SECONDS: Final = 3600  # older idle observed sessions are fold
 IDLE_SESSIONS_SHOWN: Final = 20  # of those, the newest
 REQUEST_MEMORY_SECONDS: Final = 600  # a repeated client message is only answered again (D31)
 REQUEST_POLL_SECONDS: Final = 0.1
-TOOL_CALL_KEEP_SECONDS: Final = 24 * 3600  # without an approval; as long as the log
+TOOL_CALL_KEEP_SECONDS: Final = 24 * 3600  # without an approval
 CLOSED_SESSION_KEEP_SECONDS: Final = 7 * 24 * 3600  # listed, then forgotten with its rows
 RESUMABLE_SESSION_KEEP_SECONDS: Final = 30 * 24 * 3600  # as long as agents keep theirs (D60)
 

@@ -67,11 +67,16 @@ def encode_replay(
     *,
     complete: bool,
     source: Literal["agent"] | None = None,
+    older: bool = False,
     id: str | None = None,
 ) -> Encoded:
     """Encode a ``replay_buffer`` of encoded messages; ``id``: the request's, if any."""
     payload = server_messages.ReplayBuffer(
-        session_id=session_id, messages=[], complete=complete, source=source
+        session_id=session_id,
+        messages=[],
+        complete=complete,
+        source=source,
+        older=True if older else None,
     )
     empty = encode(payload, id=id)
     before, mark, after = empty.text.rpartition('"messages":[]')

@@ -361,12 +361,15 @@ class NotificationAck(ClientPayload):
 
 
 class ReplayRequest(SessionPayload):
-    """Ask for a session's messages after a message or a moment (D29).
+    """Ask for a session's messages after or before a message, or since a moment (D29, D73).
 
-    Without either, for all that are kept.
+    Without any of them, for all that are kept. ``limit`` (added): at most so many of the newest of
+    these; of those before ``before_id`` (added) no more than its largest value either way.
     """
 
     type = "replay_request"
     reply = ("replay_buffer",)
     after_id: str | None = None
+    before_id: str | None = None
     since: types.Timestamp | None = None
+    limit: int | None = Field(None, ge=1, le=limits.REPLAY_PAGE_ROWS)

@@ -235,7 +235,8 @@ class ReplayBuffer(ServerPayload):
     ``complete`` false: older ones have already been discarded (D29). ``source`` (added): ``agent``
     when the agent's own records fill in for a lost beginning, as prompts and streams without tool
     calls. These are not rows of the log: they need no acknowledgement, and their ids are the same
-    each time (D60). Without ``source`` they are rows of the log.
+    each time (D60). Without ``source`` they are rows of the log. ``older`` (added) true: the
+    log has more from before them, which ``before_id`` asks for (D73).
     """
 
     type = "replay_buffer"
@@ -243,6 +244,7 @@ class ReplayBuffer(ServerPayload):
     messages: list[dict[str, Any]]
     complete: bool
     source: Literal["agent"] | None = None
+    older: Literal[True] | None = None
 
 
 class ToolCall(SessionRow):

@@ -362,9 +362,12 @@ async def rule_remove(connection: ClientConnection, message: ClientMessage) -> s
 
 async def replay_request(connection: ClientConnection, message: ClientMessage) -> None:
     session = await session_of(connection, message)
-    frames, complete = await readers.run(
-        reader.requested, session.feed_id, message.payload.after_id, message.payload.since
+    found = await readers.run(reader.requested, session.feed_id, message.payload)
+    answer = encode_replay(
+        session.session_id,
+        found.frames,
+        complete=found.complete,
+        older=found.older,
+        id=message.id,
     )
-    await connection.send_frame(
-        encode_replay(session.session_id, frames, complete=complete, id=message.id)
-    )
+    await connection.send_frame(answer)

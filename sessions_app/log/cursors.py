@@ -9,6 +9,7 @@ from typing import ParamSpec, TypeVar
 from django.db import IntegrityError, transaction
 
 from devices_app.models import Device
+from sessions_app.log import reader
 from sessions_app.models import Cursor, Feed, LogRow
 
 IDS_AT_ONCE = 1_000  # a database takes only so many parameters
@@ -33,13 +34,18 @@ def _again(move: Callable[P, None]) -> Callable[P, None]:
 
 
 def positions(device: Device, feed_id: int | None = None) -> dict[int, int]:
-    """Return feed id → cursor position, of one feed or of all.
+    """Return feed id → position after which rows are sent unasked, of one feed or of all.
 
-    Feeds not in it begin at ``Device.start_seq``.
+    Feeds not in it begin at `start_of`.
     """
-    found = Cursor.objects.filter(device=device)
+    found, start = Cursor.objects.filter(device=device), start_of(device)
     found = found if feed_id is None else found.filter(feed=feed_id)
-    return dict(found.values_list("feed_id", "position"))
+    return {feed: max(at, start) for feed, at in found.values_list("feed_id", "position")}
+
+
+def start_of(device: Device) -> int:
+    """Return the row after which a feed without a cursor begins: old ones are not sent (D73)."""
+    return max(device.start_seq, reader.old_seq())
 
 
 @_again
@@ -138,8 +144,12 @@ def _cursors(device: Device, feed_ids: Iterable[int]) -> list[Cursor]:
     stored = Cursor.objects.filter(device=device, feed__in=list(feed_ids))
     known = {feed_id: rest for feed_id, *rest in stored.values_list("feed", "position", "ahead")}
     there = Feed.objects.filter(pk__in=list(feed_ids)).order_by("pk").values_list("pk", flat=True)
-    found = [(feed_id, *known.get(feed_id, (device.start_seq, []))) for feed_id in there]
-    return [Cursor(device=device, feed_id=id_, position=at, ahead=more) for id_, at, more in found]
+    start = start_of(device)
+    found = [(feed_id, *known.get(feed_id, (start, []))) for feed_id in there]
+    return [
+        Cursor(device=device, feed_id=id_, position=max(at, start), ahead=more)
+        for id_, at, more in found
+    ]
 
 
 def batched(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:

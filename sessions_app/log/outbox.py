@@ -17,7 +17,7 @@ from bridge_project.protocol.catalogue import Encoded
 from sessions_app.log import ingest_sql
 from sessions_app.log.reader import Row, size_of
 from sessions_app.log.tail import tail
-from sessions_app.models import Feed, LogRow
+from sessions_app.models import Feed, LogHead, LogRow
 
 DISCARD_ROWS = 100  # rows read at once to make room for bytes
 PRUNE_ROWS = 500  # in one transaction: nobody waits long for the head of the log
@@ -129,12 +129,13 @@ def outbox() -> Iterator[Outbox]:
 
 
 def prune() -> int:
-    """Discard the rows that are too old; return how many.
+    """Discard the rows that are too old; return how many. Note which are only sent when asked for.
 
     A feed always keeps its newest rows without a gap among them: a row that a wrong clock made look
     old stays until the rows before it go (D29).
     """
-    kept_since = ages.now() - timedelta(seconds=conf.bridge_queue_ttl_seconds)
+    _grow_old()
+    kept_since = ages.now() - timedelta(seconds=conf.history_seconds)
     rows = LogRow.objects.order_by("seq")
     oldest = rows.filter(feed=OuterRef("pk")).values("created_at")[:1]
     pruned = 0
@@ -142,6 +143,17 @@ def prune() -> int:
         kept = rows.filter(feed=feed, created_at__gt=kept_since).values_list("seq", flat=True)
         pruned += discard_before(feed.pk, kept.first() or feed.last_seq + 1)
     return pruned
+
+
+def _grow_old() -> None:
+    """Note up to which row the log is older than UNASKED_SECONDS (D73)."""
+    head = LogHead.objects.first()
+    if head is not None:
+        since = ages.now() - timedelta(seconds=limits.UNASKED_SECONDS)
+        later = LogRow.objects.filter(seq__gt=head.old_seq, created_at__gt=since).order_by("seq")
+        fresh = later.values_list("seq", flat=True).first()  # a few rows later, each minute
+        old = head.seq if fresh is None else fresh - 1
+        LogHead.objects.filter(pk=head.pk, old_seq__lt=old).update(old_seq=old)
 
 
 def discard_before(feed_id: int, before: int) -> int:

@@ -14,9 +14,10 @@ from bridge_project.kernel import limits
 from bridge_project.kernel.ages import ages
 from bridge_project.kernel.config import conf
 from bridge_project.protocol.catalogue import text_frame
+from bridge_project.protocol.client_messages import ReplayRequest
 from bridge_project.protocol.types import is_uuid, parse_timestamp
 from sessions_app.log import ingest_sql
-from sessions_app.models import Cursor, Feed, LogRow
+from sessions_app.models import Cursor, Feed, LogHead, LogRow
 
 # Numbers of the log that a page looks through. A database may sort what it finds there before it
 # gives the first row, so this bounds what a page costs, however long the log is.
@@ -160,6 +161,11 @@ def head_seq() -> int:
         return (cursor.fetchone() or (0,))[0]
 
 
+def old_seq() -> int:
+    """Return the row up to which the log is only sent to who asks for it (D73)."""
+    return LogHead.objects.values_list("old_seq", flat=True).first() or 0
+
+
 def feeds_with_news(positions: Mapping[int, int], default: int) -> dict[int, int]:
     """Return feed → position where rows follow, but for the bridge's own sessions.
 
@@ -189,12 +195,14 @@ class Replay:
 
     ``cut``: the newest row before them that the device lacks and will not get (0: none).
     ``through``: the newest row of all. ``lost``: the log has discarded the oldest rows asked for.
+    ``older``: it has rows from before those (D73).
     """
 
     rows: Sequence[Row]
     cut: int
     through: int
     lost: bool
+    older: bool
 
 
 def missed(
@@ -208,7 +216,7 @@ def missed(
     position = sent
     if position is None:
         known = Cursor.objects.filter(device=device_id, feed=feed_id)
-        position = known.values_list("position", flat=True).first() or 0
+        position = max(known.values_list("position", flat=True).first() or 0, old_seq())
     lacking = LogRow.objects.filter(feed=feed_id, seq__gt=position, seq__lte=upto)
     since = ages.now() - timedelta(seconds=limits.REPLAY_BUFFER_SECONDS)
     first = _first(lacking.filter(created_at__gt=since))
@@ -228,35 +236,63 @@ def missed(
     if position < dropped <= upto:
         cut = max(cut, dropped)
     lost = dropped > (0 if whole else position)
-    return Replay(rows[::-1], cut, max(position, cut, rows[0].seq if rows else 0), lost)
+    through = max(position, cut, rows[0].seq if rows else 0)
+    before = LogRow.objects.filter(feed=feed_id, seq__lt=rows[-1].seq if rows else upto + 1)
+    return Replay(rows[::-1], cut, through, lost, before.exists())
 
 
-def requested(feed_id: int, after_id: str | None, since: str | None) -> tuple[list[str], bool]:
-    """Return a feed's messages: after one of them, since a moment, or all.
+class Requested(NamedTuple):
+    """Hold a feed's messages, oldest first.
 
-    As many of the newest as fit in one message; and whether these are all, with none discarded
-    (D29). An unknown ``after_id`` counts as discarded, with all before it.
+    ``complete``: these are all that were asked for, none was discarded. ``older``: the log has more
+    from before them.
     """
-    rows = asked = LogRow.objects.filter(feed=feed_id)
+
+    frames: list[str]
+    complete: bool
+    older: bool
+
+
+def requested(feed_id: int, asked: ReplayRequest) -> Requested:
+    """Return a feed's messages: after or before one of them, since a moment, or all.
+
+    As many of the newest as fit in one message, and at most ``limit`` (D29, D73). An unknown
+    ``after_id`` or ``before_id`` counts as discarded, with all before it.
+    """
+    rows = found = LogRow.objects.filter(feed=feed_id)
     start: int | None = 0  # if nothing after it was discarded, the answer is complete
-    if after_id is not None:
-        received = LogRow.objects.filter(feed__in=(feed_id, Feed.ALL))
-        start = _first(received.filter(message_id=after_id.lower())) if is_uuid(after_id) else None
-        asked = rows.filter(seq__gt=start or 0)
-    elif since is not None:
-        first = _first(rows.filter(created_at__gte=parse_timestamp(since)))
+    if asked.after_id is not None:
+        start = _row_of(feed_id, asked.after_id)
+        found = rows.filter(seq__gt=start or 0)
+    elif asked.since is not None:
+        first = _first(rows.filter(created_at__gte=parse_timestamp(asked.since)))
         # all from there on, whatever time a clock that was set has given them
-        asked = rows.none() if first is None else rows.filter(seq__gte=first)
+        found = rows.none() if first is None else rows.filter(seq__gte=first)
         # an older row shows that none of them is gone
         start = _first(rows if first is None else rows.filter(seq__lt=first)) or 0
-    frames: list[str] = []
+    count = asked.limit
+    if asked.before_id is not None:
+        end, count = _row_of(feed_id, asked.before_id), count or limits.REPLAY_PAGE_ROWS
+        found, start = found.filter(seq__lt=end or 0), None if end is None else start
+    newest: list[tuple[int, str]] = []
     left = conf.max_message_bytes - limits.ENVELOPE_BYTES
-    for frame in asked.order_by("-seq").values_list("frame", flat=True).iterator(chunk_size=100):
-        left -= size_of(frame) + 1
+    picked = found.order_by("-seq").values_list("seq", "frame")
+    for row in picked.iterator(chunk_size=100) if count is None else picked[:count]:
+        left -= size_of(row[1]) + 1
         if left < 0:
             break
-        frames.append(frame)
-    return frames[::-1], left >= 0 and start is not None and _dropped(feed_id) <= start
+        newest.append(row)
+    older = bool(newest) and rows.filter(seq__lt=newest[-1][0]).exists()
+    in_pages = count is not None  # what one leaves is asked for by the next
+    kept = start is not None and (_dropped(feed_id) <= start or (in_pages and older))
+    complete = kept and (left >= 0 or in_pages)
+    return Requested([frame for _, frame in reversed(newest)], complete, older)
+
+
+def _row_of(feed_id: int, message_id: str) -> int | None:
+    """Return the row of a message that a device has received in a feed, or in the one for all."""
+    received = LogRow.objects.filter(feed__in=(feed_id, Feed.ALL))
+    return _first(received.filter(message_id=message_id.lower())) if is_uuid(message_id) else None
 
 
 def _first(rows: QuerySet[LogRow]) -> int | None:

@@ -202,7 +202,7 @@ class Delivery:
 
     def _positions(self, feed_id: int | None = None) -> dict[int, int]:
         """Return feed id → row after which its backlog begins: of one feed, or of all."""
-        start = self._device.start_seq
+        start = cursors.start_of(self._device)
         if feed_id is None:
             return reader.feeds_with_news(cursors.positions(self._device) | self.sent, start)
         position = self.sent.get(feed_id)
@@ -263,7 +263,8 @@ class Delivery:
             await self._connection.send_in_turn(message.text)
         if rows or missed.cut or missed.lost:
             complete = not (missed.cut or missed.lost)
-            message = encode_replay(session_id, [row.frame for row in rows], complete=complete)
+            frames = [row.frame for row in rows]
+            message = encode_replay(session_id, frames, complete=complete, older=missed.older)
             self._acknowledgements.sent_summary(message.id, feed_id, missed.through, missed.cut)
             await self._connection.send_in_turn(message.text)
             self._have_sent(rows)

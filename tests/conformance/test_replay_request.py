@@ -13,6 +13,12 @@ from tests.conformance.samples import hook, new_id, new_session, now, prompt
 from tests.servers import wait_until
 
 pytestmark = pytest.mark.spec("ws.replay_request ws.replay_buffer offline.ask delivery.bounds")
+YESTERDAY = """
+from datetime import timedelta
+from sessions_app.models import LogRow
+for row in LogRow.objects.all():
+    LogRow.objects.filter(pk=row.pk).update(created_at=row.created_at - timedelta(hours=25))
+"""
 on_both = pytest.mark.usefixtures("database")
 
 
@@ -137,6 +143,23 @@ def test_no_gap_is_said_where_none_is(small: Bridge, sid: str, absent: Phone) ->
     absent.ready().wait_numbers(sid, [60])
     small.fence(absent)
     assert not said_gap(absent, sid)
+
+
+def test_what_is_old_is_only_sent_to_who_asks(small: Bridge, sid: str, absent: Phone) -> None:
+    """D73: of more than 24 hours ago nothing comes unasked, and nothing is said to be lost."""
+    for word in ("old", "older"):
+        small.accept(prompt(sid, word))
+    small.manage("shell", "--command", YESTERDAY)
+    small.manage("prune")
+    small.accept(prompt(sid, "new"))
+    (new,) = absent.ready().wait_numbers(sid, ["new"])
+    small.fence(absent)
+    assert not said_gap(absent, sid)
+    absent.join(sid)
+    page = replay(absent, sid, before_id=new["id"], limit=1)
+    assert (replayed(page), page["complete"], page["older"]) == (["older"], True, True)
+    page = replay(absent, sid, before_id=page["messages"][0]["id"])
+    assert page["complete"] and "older" not in page and replayed(page)[-1] == "old"
 
 
 def test_old_messages_are_dropped_and_it_is_said(

@@ -1,12 +1,15 @@
 """The log: its bounds in bytes, and what is asked for by time (D29, D30)."""
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from django.utils import timezone
 
 from bridge_project.kernel import limits
+from bridge_project.protocol import jsontext
 from bridge_project.protocol.catalogue import Encoded, encode_raw
+from bridge_project.protocol.client_messages import ReplayRequest
 from bridge_project.protocol.types import now_text
 from sessions_app.log import outbox
 from sessions_app.log import reader as log_reader
@@ -15,7 +18,7 @@ from tests.sessions import helpers
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-KEPT_HOURS = limits.QUEUE_TTL_SECONDS // 3600
+KEPT_HOURS = limits.HISTORY_DAYS * 24
 
 
 def dropped(feed_id: int) -> int:
@@ -62,16 +65,39 @@ def set_age(seq: int, hours: int) -> None:
     LogRow.objects.filter(seq=seq).update(created_at=timezone.now() - timedelta(hours=hours))
 
 
+def asked(**about: Any) -> ReplayRequest:
+    return ReplayRequest(session_id="s1", **about)
+
+
 def test_messages_since_a_moment_are_all_from_the_first_later_one_on() -> None:
     """D29: a row that was stamped while the clock was an hour behind is not left out."""
     feed_id = helpers.post("s1", 4).feed_id
     for seq, hours in zip(rows := seqs(feed_id), (3, 1, 4, 0), strict=True):
         set_age(seq, hours)
     since = now_text(timezone.now() - timedelta(hours=2))
-    frames, complete = log_reader.requested(feed_id, None, since)
+    frames, complete, _ = log_reader.requested(feed_id, asked(since=since))
     assert (len(frames), complete) == (3, True)
     set_age(rows[0], KEPT_HOURS + 1)
     outbox.prune()
-    frames, complete = log_reader.requested(feed_id, None, since)
+    frames, complete, _ = log_reader.requested(feed_id, asked(since=since))
     # one that is gone may have been stamped like the one that is an hour behind
     assert (len(frames), complete) == (3, False)
+
+
+def test_pages_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """D73: each page ends before a message; the first says that there is no more."""
+    feed_id = helpers.post("s1", 5).feed_id
+    rows = LogRow.objects.filter(feed=feed_id).order_by("seq")
+    ids = list(rows.values_list("message_id", flat=True))
+    seen: list[str] = []
+    before, more = ids[-1], True
+    while more:
+        frames, complete, more = log_reader.requested(feed_id, asked(before_id=before, limit=2))
+        assert complete
+        page = [jsontext.loads(frame)["id"] for frame in frames]
+        seen, before = page + seen, page[0]
+    assert seen == ids[:-1]
+    monkeypatch.setattr(limits, "REPLAY_PAGE_ROWS", 3)
+    assert len(log_reader.requested(feed_id, asked(before_id=ids[-1])).frames) == 3
+    assert log_reader.requested(feed_id, asked(before_id=ids[0])) == ([], True, False)
+    assert log_reader.requested(feed_id, asked(before_id="unknown")) == ([], False, False)

@@ -26,7 +26,7 @@ def expire(feed_id: int, count: int) -> None:
     """Prune the oldest rows of a feed; one behind a young one, of a wrong clock, stays."""
     rows = LogRow.objects.filter(feed=feed_id).order_by("seq")
     seqs = list(rows.values_list("seq", flat=True))
-    long_ago = timezone.now() - timedelta(days=9)
+    long_ago = timezone.now() - timedelta(days=limits.HISTORY_DAYS + 9)
     rows.filter(seq__in=[*seqs[:count], *seqs[count + 1 : count + 2]]).update(created_at=long_ago)
     young = rows.filter(created_at__gt=long_ago).first()
     outbox.prune()

@@ -428,7 +428,9 @@ declare namespace Wire {
     replay_request: {
       session_id: string;
       after_id?: string | null;
+      before_id?: string | null;
       since?: string | null;
+      limit?: number | null;
     };
     push_subscribe: {
       subscription: PushSubscription;
@@ -609,6 +611,7 @@ declare namespace Wire {
       messages: Free[];
       complete: boolean;
       source?: "agent";
+      older?: true;
     };
     push_state: {
       subscribed: boolean;
