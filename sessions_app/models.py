@@ -111,6 +111,11 @@ class Session(models.Model):
     agent_type = models.CharField(max_length=128)
     title = models.CharField(max_length=200, default="")
     titled = models.BooleanField(default=False, help_text="By a prompt: the title stays (D6).")
+    named = models.BooleanField(
+        default=False, db_default=False, help_text="By a person: no agent names it anew (D73)."
+    )
+    pinned = models.BooleanField(default=False, db_default=False)
+    archived = models.BooleanField(default=False, db_default=False)
     working_directory = models.TextField(default="")
     status = models.CharField(max_length=8, choices=Status.choices, default=Status.ACTIVE)
     created_at = models.DateTimeField(default=timezone.now)
@@ -208,6 +213,33 @@ class Session(models.Model):
         newest = sorted(calls, key=lambda one: one["waits"])[-limits.OPEN_CALLS_SHOWN :]
         self.doing = json.dumps(newest) if calls else ""
         self.turn = self.Turn.WAITING if self.waits else self.Turn.WORKING
+
+
+class Said(models.Model):
+    """Store what a search looks through: a prompt, or the end of an answer (D73)."""
+
+    class Where(models.TextChoices):
+        PROMPT = "prompt"
+        ANSWER = "answer"
+
+    seq = RowNumber(primary_key=True, help_text="Of the row that has it, or ends it.")
+    session = models.ForeignKey(Session, on_delete=models.CASCADE, db_index=True)
+    at = models.DateTimeField(db_index=True)
+    # first of the texts, since a database reads no further than it must
+    folded = models.TextField(help_text="The text as it is compared.")
+    text = models.TextField()
+    where = models.CharField(max_length=6, choices=Where.choices)
+    message_id = models.CharField(max_length=36)
+
+    class Meta:
+        verbose_name = "text that is searched"
+        verbose_name_plural = "texts that are searched"
+
+
+class SaidUpTo(models.Model):
+    """Hold the row of the log up to which it is in `Said`; it is one row, with id 1."""
+
+    seq = models.BigIntegerField(default=0)
 
 
 class Attachment(models.Model):

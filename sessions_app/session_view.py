@@ -18,7 +18,7 @@ COLUMNS = (
     *("pk", "session_id", "agent_type", "title", "working_directory"),
     *("kind", "status", "turn", "doing", "pending_approvals", "last_activity_at", "last_sign_at"),
     *("expired", "forgotten", "resume_id", "titled", "rules", "usage", "processes", "answerable"),
-    "offered",
+    *("offered", "pinned", "archived"),
 )
 
 
@@ -66,19 +66,26 @@ def fingerprint(session: Any) -> int:
 def listed(sessions: Iterable[Any]) -> tuple[list[Any], int]:
     """Order sessions for a home screen; return how many were left out (D65).
 
-    What waits comes first, then what works, then the newest. Of idle observed sessions older than
-    IDLE_SESSION_FOLD_SECONDS the newest IDLE_SESSIONS_SHOWN are kept.
+    What waits comes first, then what is pinned (D73), what works, the newest. Of idle observed
+    sessions older than IDLE_SESSION_FOLD_SECONDS the newest IDLE_SESSIONS_SHOWN are kept, of idle
+    archived ones none.
     """
-    ranks = {str(Session.Turn.WAITING): 0, str(Session.Turn.WORKING): 1}
+    ranks = {str(Session.Turn.WAITING): 0, str(Session.Turn.WORKING): 2}
+
+    def rank(one: Any) -> int:
+        return min(ranks.get(one.turn, 3), 1 if one.pinned else 3)
+
     newest = sorted(sessions, key=lambda one: one.last_activity_at, reverse=True)
     shown: list[Any] = []
     old: list[Any] = []
     before = ages.now() - timedelta(seconds=limits.IDLE_SESSION_FOLD_SECONDS)
     for one in newest:
-        idle = one.kind == Session.Kind.OBSERVED and one.turn not in ranks
+        if one.archived and one.turn not in ranks:
+            continue
+        idle = one.kind == Session.Kind.OBSERVED and rank(one) == 3
         (old if idle and one.last_activity_at < before else shown).append(one)
     shown += old[: limits.IDLE_SESSIONS_SHOWN]
-    shown.sort(key=lambda one: ranks.get(one.turn, 2))
+    shown.sort(key=rank)
     return shown, len(old[limits.IDLE_SESSIONS_SHOWN :])
 
 
@@ -98,6 +105,8 @@ def state_of(session: Any) -> dict[str, Any]:
         "quiet_since": quiet and now_text(quiet),
         "rules": rules.shown(session),
         "usage": json.loads(session.usage) if session.usage else None,
+        "pinned": session.pinned,
+        "archived": session.archived,
     }
 
 

@@ -13,16 +13,16 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from bridge_project.http import ratelimit
-from bridge_project.http.json import json_model
+from bridge_project.http.json import json_model, query_model
 from bridge_project.http.view import BridgeAPIView
 from bridge_project.kernel import limits, picture_files
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.protocol import http
-from bridge_project.protocol.types import now_text
+from bridge_project.protocol.types import now_text, parse_timestamp
 from devices_app import pairing
 from devices_app.authentication import DeviceOrAdmin
 from devices_app.tokens import Principal
-from sessions_app import attachments, session_view
+from sessions_app import attachments, search, session_view
 from sessions_app.agents import prompts
 from sessions_app.log.outbox import outbox
 from sessions_app.models import Attachment, Join, Session
@@ -73,17 +73,35 @@ class SessionView(BridgeAPIView):
 class SessionListView(BridgeAPIView):
     """List the sessions, the most recently active first.
 
-    The bridge remembers a session for a week after its end, a `resumable` one for 30 days.
+    The bridge remembers a session as long as its messages, a `resumable` one for 30 days.
     """
 
     rate_group = "sessions"
     permission_classes = [DeviceOrAdmin]
 
-    @extend_schema(operation_id="sessions", responses=http.SessionList)
+    @extend_schema(
+        operation_id="sessions",
+        responses=http.SessionList,
+        parameters=[
+            OpenApiParameter("query", str, description="Words that stand in it (D73)."),
+            OpenApiParameter("archived", bool, description="Only those that are, or are not."),
+            OpenApiParameter("limit", int, description="At most so many."),
+            OpenApiParameter("before", str, description="Last active before this time."),
+        ],
+    )
     def get(self, request: Request) -> Response:
+        asked = query_model(request, http.SessionsAsked)
         # not shown in a list, and the larger part of a session
-        sessions = [body_of(session) for session in _sessions().defer("recent_events")]
-        return Response({"sessions": sessions, "total": len(sessions)})
+        sessions = _sessions().defer("recent_events")
+        if asked.query is not None:
+            sessions = sessions.filter(pk__in=search.sessions_with(asked.query))
+        if asked.archived is not None:
+            sessions = sessions.filter(archived=asked.archived)
+        if asked.before is not None:
+            sessions = sessions.filter(last_activity_at__lt=parse_timestamp(asked.before))
+        total = sessions.count()
+        bodies = [body_of(session) for session in sessions[: asked.limit]]
+        return Response({"sessions": bodies, "total": total})
 
 
 class SessionEventsView(BridgeAPIView):

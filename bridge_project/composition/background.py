@@ -13,7 +13,7 @@ from bridge_project.kernel.background_task import background_task
 from files_app import request_limiter
 from hooks_app import terminals
 from hooks_app.producer import server_forwarder
-from sessions_app import polling, push
+from sessions_app import polling, push, search
 from sessions_app.agents import later
 from sessions_app.agents.supervisor import supervisor
 from sessions_app.approvals import waiting_hooks
@@ -32,6 +32,7 @@ WORKS: Final[dict[str, Callable[[], AbstractAsyncContextManager[None]]]] = {
     "forwarder": server_forwarder.forward_spool,
     "answers": partial(background_task, waiting_hooks.follow),
     "later": partial(background_task, partial(later.follow, supervisor.resume)),
+    "search": partial(background_task, search.follow),
     "terminals": partial(background_task, terminals.follow),
     "address": partial(background_task, monitors.follow_address),
     "data files": monitors.guard_data_files,

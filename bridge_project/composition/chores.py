@@ -10,7 +10,7 @@ from bridge_project.kernel.database import STORAGE_ERRORS
 from bridge_project.kernel.threads import chores
 from devices_app import pairing
 from hooks_app.intake import store
-from sessions_app import attachments
+from sessions_app import attachments, search
 from sessions_app.agents import inbox
 from sessions_app.approvals import service as approvals
 from sessions_app.log import outbox
@@ -31,6 +31,7 @@ CHORES: dict[str, Callable[[], int]] = {
     "devices that never paired removed": pairing.forget_void,
     "commands to agents removed": inbox.forget_old,
     "ids of hook events removed": store.forget_old,
+    "texts of discarded rows removed": search.forget_old,
     "files without an attachment removed": attachments.remove_leftovers,
 }
 

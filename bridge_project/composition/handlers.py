@@ -9,7 +9,7 @@ from bridge_project.protocol.base import ClientPayload
 from files_app import handlers as repository
 from files_app.git import work_trees
 from sessions_app import work_trees as session_work_trees
-from sessions_app.handlers import connection, history, push, session
+from sessions_app.handlers import connection, found, history, push, session
 from sessions_app.socket.connection import Handler
 
 session_work_trees.make, session_work_trees.remove = work_trees.make, work_trees.remove
@@ -24,6 +24,8 @@ HANDLERS: Final[Mapping[type[ClientPayload], Handler]] = {
     c.SessionStart: session.session_start,
     c.SessionEnd: session.session_end,
     c.HistoryList: history.history_list,
+    c.SessionSearch: found.session_search,
+    c.SessionEdit: found.session_edit,
     c.SessionInterrupt: session.session_interrupt,
     c.SessionSet: session.session_set,
     c.Message: session.message,

@@ -1,6 +1,6 @@
 """Read the JSON bodies of HTTP requests (D8, D9)."""
 
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from django.http import HttpRequest
 from django.utils.http import parse_header_parameters
@@ -37,6 +37,15 @@ def json_model(request: HttpRequest, model: type[M]) -> M:
     if not isinstance(value, dict):
         wrong = {"field": "body", "constraint": "object", "received": describe(value)}
         raise _invalid([wrong], "The body must be a JSON object.")
+    return _valid(model, value)
+
+
+def query_model(request: HttpRequest, model: type[M]) -> M:
+    """Return the query as `model`, or raise VALIDATION_ERROR with all violations."""
+    return _valid(model, request.GET.dict())
+
+
+def _valid(model: type[M], value: dict[str, Any]) -> M:
     parsed, found = validate(model, value)
     if parsed is None:
         raise _invalid([fault.violation() for fault in found], f"{found[0].sentence}.")

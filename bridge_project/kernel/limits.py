@@ -85,6 +85,9 @@ RATES: Final[dict[str, str]] = {
 
 # -- the log (D26 to D32) --------------------------------------------------------------------------
 HISTORY_DAYS: Final = 30
+SEARCH_HITS: Final = 50  # in one session_search_response
+SEARCH_QUERY_CHARS: Final = 1_000
+SEARCH_TEXT_CHARS: Final = 50_000  # of a prompt or an answer that is searched
 REPLAY_PAGE_ROWS: Final = 200  # in one answer, of those before a message (D73)
 UNASKED_SECONDS: Final = 24 * 3600  # older rows are only sent to who asks for them (D73)
 QUEUE_MAX_MESSAGES: Final = 10_000  # for each session
@@ -121,7 +124,6 @@ IDLE_SESSIONS_SHOWN: Final = 20  # of those, the newest
 REQUEST_MEMORY_SECONDS: Final = 600  # a repeated client message is only answered again (D31)
 REQUEST_POLL_SECONDS: Final = 0.1
 TOOL_CALL_KEEP_SECONDS: Final = 24 * 3600  # without an approval
-CLOSED_SESSION_KEEP_SECONDS: Final = 7 * 24 * 3600  # listed, then forgotten with its rows
 RESUMABLE_SESSION_KEEP_SECONDS: Final = 30 * 24 * 3600  # as long as agents keep theirs (D60)
 
 # -- sockets (D21 to D30) --------------------------------------------------------------------------

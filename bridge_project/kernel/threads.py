@@ -119,6 +119,7 @@ writers: Final = Threads("db-write", 1)  # their transactions: SQLite takes one 
 ingestion: Final = Threads("db-ingest", 1)  # hook events, which wait for nothing else
 agent_writers: Final = Threads("db-agents", 1)  # what agents say, in order
 chores: Final = Threads("db-chores", 1)  # deleting may take minutes
+search: Final = Threads("search", 1)  # looks through all that was said, and follows the log
 terminals: Final = Threads("terminals", 1)  # what their agents do; a registry may hang
 answers: Final = Threads("answers", 1)  # hooks that wait; a decision goes through here
 health: Final = Threads("health", 8)  # a check may hang

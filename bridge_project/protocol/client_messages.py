@@ -130,6 +130,35 @@ class HistoryList(ClientPayload):
     before: types.Timestamp | None = None
 
 
+class SessionSearch(ClientPayload):
+    """Search titles, directories, prompts and final answers, newest first (D73).
+
+    A hit has all words of ``query``, in whatever case; ``before``: only what is older.
+    """
+
+    type = "session_search"
+    reply = ("session_search_response",)
+    query: str = Field(max_length=limits.SEARCH_QUERY_CHARS)
+    limit: Annotated[int, Field(ge=1, le=limits.SEARCH_HITS), _null_is(limits.SEARCH_HITS)] = (
+        limits.SEARCH_HITS
+    )
+    before: types.Timestamp | None = None
+
+
+class SessionEdit(ClientPayload):
+    """Name a session, pin it or take it out of the lists (D73); only the fields that are given.
+
+    A title that a person gives stays.
+    """
+
+    type = "session_edit"
+    reply = ("session_update",)
+    session_id: str
+    title: str | None = Field(None, min_length=1, max_length=limits.TITLE_MAX_CHARS)
+    pinned: bool | None = None
+    archived: bool | None = None
+
+
 class Message(SessionPayload):
     """Send a prompt to the session's agent.
 

@@ -44,6 +44,16 @@ class SessionList(Sent):
     total: types.Count
 
 
+class SessionsAsked(Received):
+    """Describe the query of GET /sessions (D73)."""
+
+    model_config = ConfigDict(strict=False)  # everything in it is text
+    query: str | None = Field(None, max_length=limits.SEARCH_QUERY_CHARS)
+    archived: bool | None = None
+    limit: int | None = Field(None, ge=1)
+    before: types.Timestamp | None = None
+
+
 class UserEvent(Received):
     """Describe the body of POST /sessions/:id/events."""
 

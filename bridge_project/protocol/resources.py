@@ -79,7 +79,8 @@ class SessionState(SentWithNull):
     call is open. ``resumable``: ``session_start`` with ``resume`` true starts its agent again
     (D60). ``quiet_since``: the last sign of an observed session that works or waits and has given
     none for five minutes, else null (D65). ``rules``: what a person approves without being asked
-    each time, oldest first (D68). ``usage``: null where its agent says nothing (D72).
+    each time, oldest first (D68). ``usage``: null where its agent says nothing (D72). ``pinned``,
+    ``archived``: as a person has put it (D73).
     """
 
     nullable = frozenset({"doing", "quiet_since", "usage"})
@@ -93,6 +94,8 @@ class SessionState(SentWithNull):
     quiet_since: types.Timestamp | None = None
     rules: list[SessionRule] = []
     usage: Usage | None = None
+    pinned: bool = False
+    archived: bool = False
     continue_: Continue = Field(alias="continue")
 
 
@@ -115,6 +118,21 @@ class PastSession(Sent):
     working_directory: str
     last_activity_at: types.Timestamp
     live: bool
+
+
+class SearchHit(Sent):
+    """Describe a place where words were found (D73).
+
+    ``message_id`` (of a prompt or an answer): its row's, or of the row that ends it; ``excerpt``:
+    the text around the first word.
+    """
+
+    session_id: str
+    title: str
+    message_id: str | None = None
+    at: types.Timestamp
+    where: Literal["title", "directory", "prompt", "answer"]
+    excerpt: str
 
 
 class SubAgent(Sent):

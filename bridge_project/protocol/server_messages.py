@@ -15,6 +15,7 @@ from bridge_project.protocol.resources import (
     PushOffer,
     RuleOffer,
     RuleUse,
+    SearchHit,
     SessionCommand,
     SessionInfo,
     SessionOption,
@@ -245,6 +246,14 @@ class ReplayBuffer(ServerPayload):
     complete: bool
     source: Literal["agent"] | None = None
     older: Literal[True] | None = None
+
+
+class SessionSearchResponse(ServerPayload):
+    """List what a search has found, newest first; ``more``: there are older hits (D73)."""
+
+    type = "session_search_response"
+    hits: list[SearchHit]
+    more: bool
 
 
 class ToolCall(SessionRow):

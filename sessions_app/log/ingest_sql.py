@@ -157,9 +157,10 @@ def discard(cursor: Any, rows: Sequence[tuple[int, int, int]]) -> None:
 
 # In the order of the models' fields, as from_db wants them; last in a session what is converted.
 _SESSION_READ = (
-    *("id", "session_id", "kind", "feed_id", "agent_type", "title", "titled", "working_directory"),
-    *("status", "closed_at", "hook_count", "recent_events", "pending_approvals", "turn", "doing"),
-    *("decided_by_device", "processes", "tasks", "held_stop", "resume_id"),
+    *("id", "session_id", "kind", "feed_id", "agent_type", "title", "titled", "named"),
+    *("working_directory", "status", "closed_at", "hook_count", "recent_events"),
+    *("pending_approvals", "turn", "doing", "decided_by_device"),
+    *("processes", "tasks", "held_stop", "resume_id"),
 )
 _FEED_READ = ("id", "kind", "last_seq", "rows", "bytes")
 _READ_SESSIONS = f"""

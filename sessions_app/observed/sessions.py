@@ -8,6 +8,7 @@ from django.db.models import Q, QuerySet
 
 from bridge_project.kernel import limits
 from bridge_project.kernel.ages import ages
+from bridge_project.kernel.config import conf
 from bridge_project.kernel.text import printable
 from bridge_project.protocol.catalogue import encode
 from bridge_project.protocol.client_messages import SessionEnd
@@ -107,7 +108,7 @@ def end_turn(box: Outbox, session: Session) -> None:
 
 def set_title(session: Session, prompt: str) -> None:
     """Set a title: the first prompt's first line, else the directory's name (D6)."""
-    if session.titled:
+    if session.titled or session.named:
         return
     line = next((line.strip() for line in prompt.splitlines() if line.strip()), "")
     directory = re.split(r"[/\\]", session.working_directory.rstrip("/\\"))[-1]
@@ -116,7 +117,13 @@ def set_title(session: Session, prompt: str) -> None:
 
 def take_title(session: Session, title: str) -> None:
     """Set the title that an agent gives its session, over that of its first prompt."""
-    session.title = _title(" ".join(title.split())) or session.title
+    if not session.named:
+        session.title = _title(" ".join(title.split())) or session.title
+
+
+def name(session: Session, title: str) -> None:
+    """Give a session a person's title, which stays (D73)."""
+    session.title, session.named = _title(" ".join(title.split())) or session.title, True
 
 
 def _title(text: str) -> str:
@@ -152,12 +159,12 @@ def close_idle() -> int:
 def forget_closed() -> int:
     """Delete closed sessions and their rows; return how many.
 
-    A week after their last event, or 30 days when they can be resumed (D60).
+    With their last row (D73), or after 30 days when they can be resumed (D60).
     """
     now = ages.now()
-    week = now - timedelta(seconds=limits.CLOSED_SESSION_KEEP_SECONDS)
+    kept_since = now - timedelta(seconds=conf.history_seconds)
     month = now - timedelta(seconds=limits.RESUMABLE_SESSION_KEEP_SECONDS)
-    ended = Q(session__expired=False, session__last_activity_at__lt=week)
+    ended = Q(session__expired=False, session__last_activity_at__lt=kept_since)
     expired = Q(session__owner=None, session__last_activity_at__lt=month)
     old = Feed.objects.filter(ended | expired, session__status=Session.Status.CLOSED)
     return forget(old)

@@ -57,6 +57,7 @@ const SHAPES = {
   file_list_response: { session_id: "string", path: "string", entries: "array" },
   file_read_response: { session_id: "string", path: "string", content: "string" },
   history_list_response: { sessions: "array", more: "boolean" },
+  session_search_response: { hits: "array", more: "boolean" },
   error: { code: "string", message: "string" },
   push_state: { subscribed: "boolean" },
 };

@@ -181,6 +181,15 @@ declare namespace Wire {
     since: string;
   }
 
+  interface SearchHit {
+    session_id: string;
+    title: string;
+    message_id?: string;
+    at: string;
+    where: "title" | "directory" | "prompt" | "answer";
+    excerpt: string;
+  }
+
   interface Session {
     kind: "observed" | "bridge";
     session_status: "created" | "active" | "paused" | "closed" | "error";
@@ -192,6 +201,8 @@ declare namespace Wire {
     quiet_since: string | null;
     rules: SessionRule[];
     usage: Usage | null;
+    pinned: boolean;
+    archived: boolean;
     continue: Continue;
     id: string;
     agent_type: string;
@@ -227,6 +238,8 @@ declare namespace Wire {
     quiet_since: string | null;
     rules: SessionRule[];
     usage: Usage | null;
+    pinned: boolean;
+    archived: boolean;
     continue: Continue;
     session_id: string;
     agent: string;
@@ -346,6 +359,17 @@ declare namespace Wire {
       query?: string | null;
       limit?: number;
       before?: string | null;
+    };
+    session_search: {
+      query: string;
+      limit?: number;
+      before?: string | null;
+    };
+    session_edit: {
+      session_id: string;
+      title?: string | null;
+      pinned?: boolean | null;
+      archived?: boolean | null;
     };
     message: {
       session_id: string;
@@ -514,6 +538,10 @@ declare namespace Wire {
       sessions: PastSession[];
       more: boolean;
       note?: string;
+    };
+    session_search_response: {
+      hits: SearchHit[];
+      more: boolean;
     };
     stream_start: {
       session_id: string;
@@ -739,6 +767,8 @@ declare namespace Wire {
     session_start: "session_ready";
     session_end: "session_update";
     history_list: "history_list_response";
+    session_search: "session_search_response";
+    session_edit: "session_update";
     message: "stream_start" | "stream_chunk" | "stream_end";
     message_withdraw: "message_state";
     session_interrupt: "stream_end";
