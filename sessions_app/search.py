@@ -153,7 +153,7 @@ def sessions_with(query: str) -> QuerySet[Session]:
 
 
 def _named(sessions: QuerySet[Session], words: Sequence[str]) -> Iterator[tuple[Session, str, str]]:
-    """Yield the sessions whose title, or else directory, has all words; where, and that text."""
+    """Yield sessions whose title, or else directory, has all words; where; that text."""
     fields = ("session_id", "title", "working_directory", "last_activity_at")
     for one in sessions.only(*fields).iterator():
         for where, text in (("title", one.title), ("directory", one.working_directory)):
@@ -181,7 +181,7 @@ def _hit(
 
 
 def _excerpt(text: str, words: Sequence[str]) -> str:
-    """Return a line of the text around its first word, as near as folding lets it be found."""
+    """Return a line of the text around its first word, as near as folding tells."""
     places = [at for at in map(_fold(text).find, words) if at >= 0]
     begin = max(0, min(places, default=0) - EXCERPT_BEFORE)
     part = " ".join(printable(text[begin : begin + EXCERPT_CHARS]).split())

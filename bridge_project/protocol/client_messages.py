@@ -146,9 +146,9 @@ class SessionSearch(ClientPayload):
 
 
 class SessionEdit(ClientPayload):
-    """Name a session, pin it or take it out of the lists (D73); only the fields that are given.
+    """Name a session, pin it or take it out of the lists (D73).
 
-    A title that a person gives stays.
+    Only the fields that are given. A title that a person gives stays.
     """
 
     type = "session_edit"
@@ -390,7 +390,7 @@ class NotificationAck(ClientPayload):
 
 
 class ReplayRequest(SessionPayload):
-    """Ask for a session's messages after or before a message, or since a moment (D29, D73).
+    """Ask for a session's messages by a message or a moment (D29, D73).
 
     Without any of them, for all that are kept. ``limit`` (added): at most so many of the newest of
     these; of those before ``before_id`` (added) no more than its largest value either way.

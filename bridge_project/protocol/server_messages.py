@@ -249,7 +249,7 @@ class ReplayBuffer(ServerPayload):
 
 
 class SessionSearchResponse(ServerPayload):
-    """List what a search has found, newest first; ``more``: there are older hits (D73)."""
+    """List what a search has found, newest first; ``more``: also older (D73)."""
 
     type = "session_search_response"
     hits: list[SearchHit]

@@ -34,9 +34,9 @@ def _again(move: Callable[P, None]) -> Callable[P, None]:
 
 
 def positions(device: Device, feed_id: int | None = None) -> dict[int, int]:
-    """Return feed id → position after which rows are sent unasked, of one feed or of all.
+    """Return feed id → position after which rows are sent unasked.
 
-    Feeds not in it begin at `start_of`.
+    Of one feed or of all; feeds not in it begin at `start_of`.
     """
     found, start = Cursor.objects.filter(device=device), start_of(device)
     found = found if feed_id is None else found.filter(feed=feed_id)
@@ -44,7 +44,7 @@ def positions(device: Device, feed_id: int | None = None) -> dict[int, int]:
 
 
 def start_of(device: Device) -> int:
-    """Return the row after which a feed without a cursor begins: old ones are not sent (D73)."""
+    """Return the row after which a feed without a cursor begins: no old one (D73)."""
     return max(device.start_seq, reader.old_seq())
 
 

@@ -129,10 +129,11 @@ def outbox() -> Iterator[Outbox]:
 
 
 def prune() -> int:
-    """Discard the rows that are too old; return how many. Note which are only sent when asked for.
+    """Discard the rows that are too old; return how many.
 
-    A feed always keeps its newest rows without a gap among them: a row that a wrong clock made look
-    old stays until the rows before it go (D29).
+    Also note which are from now on only sent to who asks for them (D73). A feed always keeps its
+    newest rows without a gap among them: a row that a wrong clock made look old stays until the
+    rows before it go (D29).
     """
     _grow_old()
     kept_since = ages.now() - timedelta(seconds=conf.history_seconds)

@@ -290,7 +290,7 @@ def requested(feed_id: int, asked: ReplayRequest) -> Requested:
 
 
 def _row_of(feed_id: int, message_id: str) -> int | None:
-    """Return the row of a message that a device has received in a feed, or in the one for all."""
+    """Return the row of a message of a feed, or of the one for all."""
     received = LogRow.objects.filter(feed__in=(feed_id, Feed.ALL))
     return _first(received.filter(message_id=message_id.lower())) if is_uuid(message_id) else None
 

@@ -12,6 +12,7 @@ from tests.conformance.phone import Phone
 from tests.conformance.samples import hook, new_session, prompt
 from tests.servers import wait_until
 
+pytestmark = pytest.mark.spec("ws.session_search ws.session_search_response ws.session_edit")
 on_both = pytest.mark.usefixtures("database")
 
 
@@ -23,7 +24,8 @@ def search(phone: Phone, query: str, **more: Any) -> list[dict[str, Any]]:
 
 def until_found(phone: Phone, query: str, count: int = 1) -> list[dict[str, Any]]:
     """The index follows the log."""
-    return wait_until(lambda: len(found := search(phone, query)) >= count and found)
+    wait_until(lambda: len(search(phone, query)) >= count)
+    return search(phone, query)
 
 
 def edit(phone: Phone, session_id: str, **changes: Any) -> dict[str, Any]:

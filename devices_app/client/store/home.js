@@ -33,6 +33,8 @@ const blankSession = (id) => ({
   last_activity_at: "",
   quiet_since: null, // or since when nobody knows what it does
   rules: [], // what a person approves without being asked
+  pinned: false,
+  archived: false,
   usage: null, // or what it has used, as far as its agent says
   filled: false, // most of its context was used at some time
   resumable: false,
