@@ -66,9 +66,10 @@ def screen(request: HttpRequest, path: str = "") -> HttpResponse:
     version, files = load()
     # worker: the one address that net/served.js registers
     policy = (
-        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; manifest-src"
-        f" 'self'; connect-src 'self' wss://{request.get_host()}; base-uri 'none'; form-action"
-        " 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types worker"
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:;"
+        f" manifest-src 'self'; connect-src 'self' wss://{request.get_host()}; base-uri 'none';"
+        " form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script';"
+        " trusted-types worker"
     )
     headers = {
         "Content-Security-Policy": policy,

@@ -273,6 +273,7 @@ interface Commands {
     more?: More,
   ): Promise<void>;
   replay(session: string): Promise<void>;
+  attachment(session: string, id: string): Promise<Blob>;
   http(path: string): Promise<any>;
   accept(): void;
   connect(): void;
@@ -296,12 +297,29 @@ type Detail = "quiet" | "full";
 
 // -- a conversation
 
+/** A picture by its first bytes. */
+interface Picture {
+  type: string;
+  width: number;
+  height: number;
+}
+/** A picture or file that the bridge keeps. */
+interface Attached {
+  attachment_id: string;
+  name: string;
+  /** as the bridge says; what is shown is read from the bytes */
+  type: string;
+  size: number;
+  given?: "picture" | "file" | null;
+  reason?: string;
+}
 interface Talk {
   key: string;
   version: number;
   kind: "prompt" | "answer" | "tool" | "note" | "gap" | "made";
   at: string;
   text: string;
+  attached?: Attached[];
 }
 interface Prompt extends Talk {
   kind: "prompt";

@@ -12,7 +12,8 @@ from devices_app.web_client import DIRECTORY
 FIRST_LOAD_BYTES, FIRST_LOAD_REQUESTS = 60_000, 25
 PAGE_POLICY = {
     **dict.fromkeys(("default-src", "base-uri", "form-action", "frame-ancestors"), "'none'"),
-    **dict.fromkeys(("script-src", "style-src", "img-src", "manifest-src"), "'self'"),
+    **dict.fromkeys(("script-src", "style-src", "manifest-src"), "'self'"),
+    "img-src": "'self' blob:",
     "connect-src": "'self' wss://localhost:8443",
     "require-trusted-types-for": "'script'",
     "trusted-types": "worker",

@@ -84,6 +84,10 @@ export const commandsOf = (engine) => ({
 
   replay: (session) => ask(engine, "replay_request", { session_id: session }).then(() => {}),
 
+  attachment: async (session, id) => {
+    const { fetchAttachment } = await import("./attachments.js");
+    return fetchAttachment(engine.identity.tokens.at(-1), session, id);
+  },
   http: (path) => fetchJson(path, engine.identity.tokens.at(-1)),
   accept: () => engine.socket.accept(),
   connect: () => engine.socket.start(),

@@ -1,6 +1,7 @@
 // Fold a session's rows into its conversation. Pure. Items stand in the order in which they began;
 // the `version` of one grows when it changes, so that a view knows what to paint.
 
+import { picturesIn } from "../parts/picture.js";
 import { plainOutput } from "../parts/terminal.js";
 import { named } from "../protocol/messages.js";
 import {
@@ -72,7 +73,8 @@ const FOLDS = {
   stream_start: (chat, row) => answer(chat, row),
   stream_chunk: (chat, row) => {
     const item = answer(chat, row);
-    change(item, { text: item.text + row.payload.content });
+    const attached = [...(item.attached ?? []), ...picturesIn(row.payload)];
+    change(item, { text: item.text + row.payload.content, attached });
   },
   stream_end: (chat, row) => {
     const { finish_reason: reason, usage = null, interrupted = false } = row.payload;
@@ -104,6 +106,7 @@ const FOLDS = {
       ok: result.success !== false,
       output: textOf(result.content || result.error || ""),
       diff: result.diff ?? "",
+      attached: picturesIn(result),
       ms: result.duration_ms ?? null,
     });
     takeTask(chat, item);
@@ -240,6 +243,7 @@ function hookEvent(chat, row) {
       kind: "prompt",
       at: row.timestamp,
       text: String(payload.prompt ?? ""),
+      attached: [...(payload.attachments ?? []), ...picturesIn(payload.prompt)],
       device: payload.device ?? "",
       source: payload.source ?? "",
       state: chat.states.get(payload.message_id) ?? state,
@@ -253,7 +257,10 @@ function hookEvent(chat, row) {
     const text = plainOutput(String(message || error || ""));
     const why = `The agent stopped: ${String(reason).replaceAll("_", " ")}.`;
     if (reason === "error") note(chat, row, named(text) || why, "error");
-    else if (text) Object.assign(answer(chat, row, row.id), { text, done: true });
+    else if (text) {
+      const attached = picturesIn(payload);
+      Object.assign(answer(chat, row, row.id), { text, attached, done: true });
+    }
     if (!["error", "task_completed"].includes(reason)) note(chat, row, why);
   } else if (event === "SubagentStop" && endSubagent(chat, payload.context?.agent_id)) {
     // its row says so

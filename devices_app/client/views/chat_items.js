@@ -51,6 +51,20 @@ const UPDATES = {
   gap: updateNote,
 };
 
+// Made once: their bytes are fetched. What makes them is loaded with the first one.
+/** @param {Element_} node @param {ChatItem} item */
+function attachedOf(node, { attached = [] }) {
+  const names = attached.map(({ attachment_id: id }) => id).join();
+  if (!names || node.attachedNames === names) return node.attached;
+  const place = h("div");
+  Object.assign(node, { attached: place, attachedNames: names });
+  import("./attachments.js").then(
+    ({ attachmentsOf }) => fill(place, attachmentsOf(attached, node.app)),
+    (error) => fill(place, h("p.warn", {}, error.message)),
+  );
+  return place;
+}
+
 /** @type {Record<string, string>} */
 const SOURCES = {
   agent: "from the agent's history",
@@ -69,7 +83,9 @@ function updatePrompt(node, item) {
   const bubble = `div.bubble.mine${isRefused ? ".failed" : ""}`;
   const again = isRefused && h("div.actions", {}, sayAgain(item, node.app));
   const back = item.state === "queued" && h("div.actions", {}, takeBack(item, node.app));
-  node.replaceChildren(h(bubble, {}, h("p", {}, visible(item.text)), about, again || back));
+  node.replaceChildren(
+    h(bubble, {}, h("p", {}, visible(item.text)), attachedOf(node, item), about, again || back),
+  );
 }
 
 // What waits is taken back, to write it again or not (D71).
@@ -119,10 +135,15 @@ function updateAnswer(node, item) {
   node.body ??= h("div.bubble.markdown");
   node.foot ??= h("p.meta");
   if (!node.body.isConnected) node.replaceChildren(node.body, node.foot);
+  if (item.attached?.length) node.foot.before(attachedOf(node, item));
   const { go, id } = node.app;
   showMarkdown(node.body, item.text, (/** @type {string} */ path) => go.link("file", id, path));
   if (item.done) colouring(({ colourBlocks }) => colourBlocks(node.body));
-  node.hidden = item.done && !item.text && !["error", "stopped"].includes(item.reason);
+  node.hidden =
+    item.done &&
+    !item.text &&
+    !item.attached?.length &&
+    !["error", "stopped"].includes(item.reason);
   node.classList.toggle("streaming", !item.done);
   /** @type {Record<string, string>} */
   const ends = {
@@ -192,6 +213,7 @@ function updateTool(node, item) {
   };
   details.ontoggle = toggled;
   toggled();
+  if (item.attached?.length) details.after(attachedOf(node, /** @type {any} */ (item)));
   showDecision(node, item, state);
 }
 

@@ -1,0 +1,39 @@
+// Fetch and send a session's pictures and files over HTTP, with the device's token (D70).
+
+import { named } from "../protocol/messages.js";
+
+const PATIENCE_MS = 120_000; // 10 MB over a slow network
+
+/** @param {string} session @param {string} [id] */
+const pathOf = (session, id = "") =>
+  ["/api/v1/sessions", encodeURIComponent(session), "attachments", encodeURIComponent(id)]
+    .filter(Boolean)
+    .join("/");
+
+/**
+ * @param {string} path @param {string | undefined} token @param {RequestInit} more
+ */
+async function request(path, token, { headers, ...more } = {}) {
+  const response = await fetch(path, {
+    headers: { Authorization: `Bearer ${token}`, .../** @type {any} */ (headers) },
+    cache: "no-store",
+    credentials: "omit",
+    signal: AbortSignal.timeout(PATIENCE_MS),
+    ...more,
+  });
+  if (response.ok) return response;
+  const { message, code } = await response.json().catch(() => ({}));
+  throw Object.assign(new Error(named(message ?? response.statusText)), {
+    code: code ?? String(response.status),
+  });
+}
+
+/**
+ * Return an attachment's bytes, without the type that somebody said of them.
+ *
+ * @param {string | undefined} token @param {string} session @param {string} id
+ */
+export async function fetchAttachment(token, session, id) {
+  const response = await request(pathOf(session, id), token);
+  return new Blob([await response.arrayBuffer()]);
+}
