@@ -98,7 +98,7 @@ interface Store {
   lasting: boolean;
   trouble: string;
   get(name: string): Promise<any>;
-  set(name: string, value: unknown, how?: { durability?: string }): Promise<void>;
+  set(name: string, value: unknown, how?: { durability?: string; beside?: Free }): Promise<void>;
   addRows(groups: Group[], home: (fresh: Fresh[]) => Home): Promise<Fresh[]>;
   rowsBefore(session: string, place: number, count: number): Promise<Placed[]>;
   abort(what?: { reading?: boolean }): void;
@@ -205,8 +205,19 @@ interface Identity {
 // -- the outbox, and what the tabs tell each other
 
 type Said = Sent<"message"> | Sent<"approval_response">;
+/** A file that goes with a message; `attachment_id` is empty until the bridge has it. */
+interface Carried {
+  id: string;
+  name: string;
+  size: number;
+  attachment_id: string;
+}
+/** One with its bytes; null for one that the bridge has. */
+type Attaching = Carried & { blob: Blob | null };
 interface Item {
   message: Said;
+  /** absent where it has none */
+  files?: Carried[];
   /** waiting, sent, failed */
   state: string;
   /** whether it is stored on this device */
@@ -252,7 +263,7 @@ type AgentEntry = Pick<Wire.AgentInfo, "name" | "can_start" | "version" | "reaso
 interface Commands {
   snapshot(): Snapshot & { isInFront: boolean };
   view(tab: string, session: string | null): void;
-  say(session: string, content: string, more?: When): Promise<string>;
+  say(session: string, content: string, more?: When, files?: Attaching[]): Promise<string>;
   decide(
     key: string,
     decision: Decision,
@@ -429,7 +440,7 @@ interface ItemApp {
   model: Model;
   go: Go;
   id: string;
-  edit(text: string): void;
+  edit(text: string, attached?: Attached[]): void;
 }
 interface Finding {
   tone: string;

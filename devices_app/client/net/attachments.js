@@ -37,3 +37,20 @@ export async function fetchAttachment(token, session, id) {
   const response = await request(pathOf(session, id), token);
   return new Blob([await response.arrayBuffer()]);
 }
+
+/**
+ * Upload a file; sent again under the same id it is kept once. Returns the attachment's id.
+ *
+ * @param {string | undefined} token @param {string} session @param {Carried} file
+ * @param {Blob} body
+ * @returns {Promise<string>}
+ */
+export async function uploadAttachment(token, session, { id, name }, body) {
+  const headers = {
+    "Content-Type": "application/octet-stream",
+    "X-Client-Id": id,
+    "X-File-Name": encodeURIComponent(name.toWellFormed()),
+  };
+  const response = await request(pathOf(session), token, { method: "POST", headers, body });
+  return (await response.json()).attachment_id;
+}

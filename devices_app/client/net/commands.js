@@ -37,8 +37,8 @@ export const commandsOf = (engine) => ({
     engine.follow(session);
   },
 
-  say: (session, content, more = {}) =>
-    engine.outgoing.put("message", { session_id: session, content, role: "user", ...more }),
+  say: (session, content, more = {}, files = []) =>
+    engine.outgoing.put("message", { session_id: session, content, role: "user", ...more }, files),
 
   decide: async (key, decision, modifications = null, more = {}) => {
     const approval = engine.home.approvals[key];

@@ -102,16 +102,18 @@ export class Database {
   }
 
   /**
-   * Store a value, or delete it with null; also when the page closes right after it.
+   * Store a value, or delete it with null; also when the page closes right after it. `beside`:
+   * others, in the same transaction.
    *
    * @param {string} name
    * @param {unknown} value
    */
-  async set(name, value, /** @type {any} */ { durability = "strict" } = {}) {
+  async set(name, value, /** @type {any} */ { durability = "strict", beside = {} } = {}) {
     const transaction = this.db.transaction("kept", "readwrite", { durability });
     const store = transaction.objectStore("kept");
-    if (value === null) store.delete(name);
-    else store.put(value, name);
+    for (const [key, one] of Object.entries({ ...beside, [name]: value }))
+      if (one === null) store.delete(key);
+      else store.put(one, key);
     transaction.commit();
     await finished(transaction);
   }
@@ -276,9 +278,10 @@ class MemoryDatabase {
   }
 
   /** @param {string} name @param {unknown} value */
-  async set(name, value) {
-    if (value === null) this.kept.delete(name);
-    else this.kept.set(name, structuredClone(value));
+  async set(name, value, /** @type {any} */ { beside = {} } = {}) {
+    for (const [key, one] of Object.entries({ ...beside, [name]: value }))
+      if (one === null) this.kept.delete(key);
+      else this.kept.set(key, structuredClone(one));
   }
 
   /** @param {Group[]} groups @param {(fresh: Fresh[]) => Home} home */

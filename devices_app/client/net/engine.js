@@ -357,10 +357,11 @@ export class Engine {
    * @param {string} name
    * @param {unknown} value
    * @param {string} trouble
+   * @param {Free} beside other values, stored with it or not at all
    */
-  async keep(name, value, trouble) {
+  async keep(name, value, trouble, beside = {}) {
     try {
-      await this.db.set(name, value);
+      await this.db.set(name, value, { beside });
       return true;
     } catch (/** @type {any} */ error) {
       this.note(trouble, error.message || String(error), FULL);

@@ -3,13 +3,27 @@
 import { make } from "../protocol/messages.js";
 import { approvalKey } from "../store/approvals.js";
 import { reduceHome } from "../store/home.js";
-import { again, due, fail, keep, put, settle, withoutDecisions } from "../store/outbox.js";
+import {
+  again,
+  due,
+  fail,
+  filesLeft,
+  keep,
+  put,
+  settle,
+  uploaded,
+  withoutDecisions,
+} from "../store/outbox.js";
 import { Unanswered } from "./requests.js";
 
 const TRIES = 3;
 const TAKEN_OVER = "Another tab took the connection over.";
 const NOT_KEPT = "What waits to be sent could not be stored";
+const AGAIN_MS = 5000;
 const WAKES = new Set(["SESS_NOT_ACTIVE", "SESS_CLOSED"]);
+
+/** @param {string} id */
+const bytesOf = (id) => `files:${id}`; // what the bytes of a message's files are kept under
 
 /** @param {{ message: { payload: Free } }} _ */
 const keyOf = ({ message: { payload } }) => approvalKey(payload.session_id, payload.tool_call_id);
@@ -22,6 +36,11 @@ export class Outgoing {
     this.items = [];
     /** @type {Map<string, number>} */
     this.tries = new Map();
+    /** @type {Set<string>} */
+    /** @type {Map<string, Promise<(Blob | null)[]>>} */
+    this.bytes = new Map(); // message → its files
+    /** @type {Set<string>} */
+    this.uploading = new Set(); // messages
     /** @type {Set<string>} */
     this.shown = new Set(); // keys of the approvals that the bridge has shown on this connection
   }
@@ -43,41 +62,94 @@ export class Outgoing {
    * stored. A page that dies before the bridge has answered sends it again.
    *
    * @template {Said["type"]} T
-   * @param {T} type @param {Wire.Requests[T]} payload
+   * @param {T} type @param {Wire.Requests[T]} payload @param {Attaching[]} files
    */
-  async put(type, payload) {
+  async put(type, payload, files = []) {
     const { engine } = this;
     if (engine.stopped) throw new Unanswered(TAKEN_OVER);
     const { socket } = engine;
     const connection = socket.ready ? socket.number : 0;
     const made = make(type, payload);
-    const { items, dropped } = put(this.items, /** @type {Said} */ (made), Date.now(), connection);
+    const said = /** @type {Said} */ (made);
+    const carried = files.map(({ blob, ...file }) => file);
+    const { items, dropped } = put(this.items, said, Date.now(), connection, carried);
+    const blobs = files.map(({ blob }) => blob);
+    if (files.length) this.bytes.set(made.id, Promise.resolve(blobs));
     for (const { message } of dropped)
       engine.note("Too much waited to be sent; the oldest was dropped", message.type);
-    await this.flush(items);
+    await this.flush(items, files.length ? { [bytesOf(made.id)]: blobs } : {});
     const item = this.find(made.id);
     if (engine.stopped && item?.state === "waiting" && !item.kept) throw new Unanswered(TAKEN_OVER);
     return made.id;
   }
 
   /** Send what may be sent now, then store what became of it; done when that is over. */
-  flush(all = this.items) {
+  flush(all = this.items, beside = {}) {
     const { socket, requests, stopped } = this.engine;
-    if (stopped || !socket.ready) return this.set(all);
-    const { items, send, join } = due(all, {
+    if (stopped || !socket.ready) return this.set(all, beside);
+    const { items, send, join, upload } = due(all, {
       now: Date.now(),
       connection: socket.number,
       joined: requests.joined,
       open: this.shown,
     });
     for (const message of send) socket.send(message);
-    const stored = this.set(items);
+    const stored = this.set(items, beside);
+    for (const item of upload) this.upload(item);
     for (const session of join)
       requests
         .join(session)
         .catch((error) => this.wake(session, error))
         .catch((error) => this.failSession(session, error));
     return stored;
+  }
+
+  // A file is sent under the same id until the bridge says that it has it; then the message goes.
+  /** @param {Item} item */
+  async upload(item) {
+    const { id, payload } = item.message;
+    if (this.uploading.has(id)) return;
+    this.uploading.add(id);
+    try {
+      const { uploadAttachment } = await import("./attachments.js");
+      const blobs = await this.bytesOf(id);
+      for (const file of filesLeft(item)) {
+        const blob = blobs[/** @type {Carried[]} */ (item.files).indexOf(file)];
+        if (!this.find(id) || this.engine.stopped) return;
+        if (!blob) throw Object.assign(new Error(`${file.name} is not kept.`), { code: "LOST" });
+        const token = this.engine.identity.tokens.at(-1);
+        const attachment = await uploadAttachment(token, payload.session_id, file, blob);
+        this.set(uploaded(this.items, id, file.id, attachment));
+      }
+    } catch (/** @type {any} */ error) {
+      this.notUploaded(id, payload.session_id, error);
+      return;
+    } finally {
+      this.uploading.delete(id);
+    }
+    this.flush();
+  }
+
+  /** @param {string} id */
+  bytesOf(id) {
+    const bytes =
+      this.bytes.get(id) ?? this.engine.db.get(bytesOf(id)).then((found) => found ?? []);
+    this.bytes.set(id, bytes);
+    return bytes;
+  }
+
+  // The network may have failed, or the bridge: what it refuses for good fails in its words.
+  /** @param {string} id @param {string} session @param {Failure} error */
+  notUploaded(id, session, error) {
+    const { requests } = this.engine;
+    const isAnswer = typeof error.code === "string";
+    const tries = (this.tries.get(id) ?? 0) + (isAnswer ? 1 : 0);
+    this.tries.set(id, tries);
+    if (error.code === "SESSION_CLOSED" && tries < TRIES)
+      this.after(id, requests.join(session, true));
+    else if (!isAnswer || error.code === "RATE_LIMIT_EXCEEDED" || /^5/.test(error.code ?? ""))
+      setTimeout(() => this.flush(), AGAIN_MS);
+    else this.fail(id, error);
   }
 
   // One that was closed because nobody was in it goes on with what waits for it (D60).
@@ -124,8 +196,14 @@ export class Outgoing {
   async retry(id) {
     const item = this.find(id);
     if (!item) return;
+    const { type, payload } = item.message;
+    const blobs = item.files ? await this.bytesOf(id) : [];
+    const files = item.files?.map((file, at) => {
+      const blob = blobs[at] ?? null; // sent again: the bridge may not have it any more
+      return { ...file, blob, attachment_id: blob ? "" : file.attachment_id };
+    });
     this.settle(id);
-    await this.put(item.message.type, item.message.payload);
+    await this.put(type, payload, files);
   }
 
   /**
@@ -200,11 +278,19 @@ export class Outgoing {
     this.engine.tell({ news: "trouble", text: message });
   }
 
-  /** @param {Item[]} items */
-  async set(items) {
+  // The bytes of files go with their message.
+  /** @param {Item[]} items @param {Free} beside */
+  async set(items, beside = {}) {
     if (items === this.items || this.engine.stopped) return;
+    const all = { ...beside };
+    const ids = new Set(items.map(({ message }) => message.id));
+    for (const { files, message } of this.items)
+      if (files && !ids.has(message.id)) {
+        this.bytes.delete(message.id);
+        all[bytesOf(message.id)] = null;
+      }
     this.show(items);
-    const isKept = await this.engine.keep("outbox", items, NOT_KEPT);
+    const isKept = await this.engine.keep("outbox", items, NOT_KEPT, all);
     if (isKept && this.items.some(({ kept }) => !kept)) this.show(keep(this.items, items));
   }
 

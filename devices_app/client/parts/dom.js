@@ -152,6 +152,7 @@ const PATHS = {
   copy: "M9 9h11v11H9zM5 15H4V4h11v1",
   folder: "M3 6h6l2 2h10v11H3z",
   file: "M6 3h8l4 4v14H6zM14 3v4h4",
+  clip: "M19 11l-7.5 7.5a4.6 4.6 0 01-6.5-6.5L13 4a3 3 0 014.3 4.3L9.7 16a1.4 1.4 0 01-2-2L14 7.6",
   wrap: "M4 6h16M4 12h13a3 3 0 010 6h-4m2-2l-2 2 2 2M4 18h5",
   more: "M6 9l6 6 6-6",
   check: "M5 12.5l4.5 4.5L19 7",

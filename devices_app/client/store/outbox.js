@@ -13,12 +13,39 @@ export const REPEATABLE_MS = 9 * 60 * 1000;
  * @param {Said} message
  * @param {number} now
  * @param {number} connection
+ * @param {Carried[]} files that go with it
  */
-export function put(items, message, now, connection) {
+export function put(items, message, now, connection, files = []) {
   const stands = { state: "waiting", kept: false, first: 0, problem: "" };
-  const all = [...items, { message, made: now, connection, ...stands }];
+  const item = { message, made: now, connection, ...stands };
+  const all = [...items, files.length ? carrying(item, files) : item];
   return { items: all.slice(-OUTBOX_MAX), dropped: all.slice(0, -OUTBOX_MAX) };
 }
+
+// Once the bridge has all of its files, the message names them.
+/** @param {Item} item @param {Carried[]} files @returns {Item} */
+function carrying(item, files) {
+  const attachments = files.map(({ attachment_id: id }) => id);
+  if (!attachments.every(Boolean)) return { ...item, files };
+  const payload = { ...item.message.payload, attachments };
+  return { ...item, files, message: /** @type {Said} */ ({ ...item.message, payload }) };
+}
+
+/**
+ * Note which attachment a message's file has become.
+ *
+ * @param {Item[]} items @param {string} id @param {string} file @param {string} attachment
+ */
+export const uploaded = (items, id, file, attachment) =>
+  items.map((item) => {
+    if (item.message.id !== id || !item.files) return item;
+    const found = { attachment_id: attachment };
+    const files = item.files.map((one) => (one.id === file ? { ...one, ...found } : one));
+    return carrying(item, files);
+  });
+
+/** @param {Item} _ */
+export const filesLeft = ({ files = [] }) => files.filter(({ attachment_id: id }) => !id);
 
 /**
  * Choose the messages that may be sent now, in order.
@@ -27,13 +54,15 @@ export function put(items, message, now, connection) {
  * @param {{now: number, connection: number, joined: Set<string>, open: Set<string>}} on `joined`:
  *   sessions that this connection has joined; `open`: keys of approvals that the bridge has shown
  *   on it (a decision that was made earlier and never sent goes only if its call is still open)
- * @returns {{items: Item[], send: Said[], join: string[]}} `items`: the same list when nothing
- *   changed; `join`: sessions to join first
+ * @returns {{items: Item[], send: Said[], join: string[], upload: Item[]}} `items`: the same list
+ *   when nothing changed; `join`: sessions to join first; `upload`: messages whose files go first
  */
 export function due(items, { now, connection, joined, open }) {
   /** @type {Said[]} */
   const send = [];
   const join = new Set();
+  /** @type {Map<string, Item>} */
+  const held = new Map(); // session → the message whose files its later ones wait for
   const next = items.map((item) => {
     const { type, payload } = item.message;
     if (item.state === "failed" || (item.state === "sent" && item.connection === connection))
@@ -47,12 +76,17 @@ export function due(items, { now, connection, joined, open }) {
     } else if (!joined.has(payload.session_id)) {
       join.add(payload.session_id);
       return item;
+    } else if (held.has(payload.session_id)) {
+      return item;
+    } else if (filesLeft(item).length) {
+      held.set(payload.session_id, item);
+      return item;
     }
     send.push(item.message);
     return { ...item, state: "sent", first: item.first || now, connection };
   });
   const same = next.every((item, index) => item === items[index]);
-  return { items: same ? items : next, send, join: [...join] };
+  return { items: same ? items : next, send, join: [...join], upload: [...held.values()] };
 }
 
 /**

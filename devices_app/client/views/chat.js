@@ -28,7 +28,8 @@ export function chatView(id, { model, go }) {
   const newer = button("button.newer", () => list.follow());
   newer.hidden = true;
   const list = new WindowedList({
-    make: (item) => makeItem(item, { model, go, id, edit: (text) => bottom.edit(text) }),
+    make: (item) =>
+      makeItem(item, { model, go, id, edit: (text, before) => bottom.edit(text, before) }),
     update: updateItem,
     earlier: () => loadEarlier(),
     unread: (count) => {

@@ -90,7 +90,7 @@ function updatePrompt(node, item) {
 
 // What waits is taken back, to write it again or not (D71).
 /** @param {Prompt} item @param {ItemApp} _ */
-function takeBack({ key, text }, { model, id, edit }) {
+function takeBack({ key, text, attached }, { model, id, edit }) {
   const withdraw = async () => {
     const asked = { session_id: id, message_id: key.slice("p:".length) };
     try {
@@ -102,17 +102,18 @@ function takeBack({ key, text }, { model, id, edit }) {
     }
     return false;
   };
-  const again = async () => (await withdraw()) && edit(text);
+  const again = async () => (await withdraw()) && edit(text, attached);
   return [button("button", again, "Edit"), button("button.quiet", withdraw, "Withdraw")];
 }
 
 /** @param {Prompt} item @param {ItemApp} _ */
-function sayAgain({ text }, { model, id }) {
+function sayAgain({ text, attached = [] }, { model, id }) {
   const again = button("button", () => say(), "Again");
   const say = async () => {
     again.disabled = true;
     try {
-      await model.call("say", id, text);
+      const { attachedBefore } = await import("./attaching.js");
+      await model.call("say", id, text, {}, attachedBefore(attached));
     } catch (/** @type {any} */ error) {
       again.disabled = false;
       toast(error.message, "warn");

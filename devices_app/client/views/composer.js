@@ -2,7 +2,8 @@
 
 import { button, fill, form, h, icon, keyed, setPart, setText, toast } from "../parts/dom.js";
 import { twoSteps } from "../parts/sheet.js";
-import { oneLine } from "../parts/text.js";
+import { bytes, counted, oneLine } from "../parts/text.js";
+import { filesLeft } from "../store/outbox.js";
 
 /** @type {Record<string, string>} */
 const STANDS = {
@@ -42,9 +43,46 @@ export function composer(id, { model, sent }) {
   const back = button("button.quiet", () => handBack(), "Give back to the terminal");
   const command = h("div");
   const rest = h("div.actions", {}, end, h("span.gap"), resume); // of one that rests
-  const line = form("composer", () => say(), grown, stop, delay, send);
+  const choose = /** @type {any} */ (h("input", { type: "file", multiple: true, hidden: true }));
+  const clip = button("button.round.quiet", () => choose.click(), icon("clip"));
+  clip.setAttribute("aria-label", "Attach pictures or files");
+  const line = form("composer", () => say(), clip, choose, grown, stop, delay, send);
   const waiting = h("ul.outgoing");
   const node = h("div.foot", {}, waiting, why, how, command, take, rest, back, line);
+
+  // Loaded with the first file.
+  /** @type {ReturnType<typeof import("./attaching.js").attaching> | null} */
+  let attached = null;
+  const attaching = async () => {
+    const { attaching, attachedBefore } = await import("./attaching.js");
+    if (!attached) line.before((attached = attaching(() => grow())).node);
+    return { chips: attached, attachedBefore };
+  };
+  /** @param {Iterable<File>} files */
+  const attach = async (files) => {
+    const given = [...files]; // the browser takes its list back
+    try {
+      if (given.length) await (await attaching()).chips.add(given);
+    } catch (/** @type {any} */ error) {
+      toast(error.message, "warn");
+    }
+  };
+  choose.addEventListener("change", () => {
+    attach(choose.files);
+    choose.value = "";
+  });
+  area.addEventListener("paste", (/** @type {ClipboardEvent} */ event) => {
+    const { files, types } = /** @type {DataTransfer} */ (event.clipboardData);
+    if (!files.length || types.includes("text/plain")) return;
+    event.preventDefault();
+    attach(files);
+  });
+  for (const kind of ["dragover", "drop"])
+    line.addEventListener(kind, (/** @type {any} */ event) => {
+      if (!event.dataTransfer?.types.includes("Files")) return;
+      event.preventDefault();
+      attach(event.dataTransfer.files); // none before it is dropped
+    });
 
   model.draft(id).then((text) => {
     area.value ||= text ?? "";
@@ -62,7 +100,8 @@ export function composer(id, { model, sent }) {
 
   const grow = () => {
     grown.dataset.text = area.value;
-    delay.hidden = send.disabled = !area.value.trim();
+    const isReady = attached?.isReady !== false && Boolean(area.value.trim() || attached?.count);
+    delay.hidden = send.disabled = !isReady;
   };
 
   const later = async () => {
@@ -71,16 +110,20 @@ export function composer(id, { model, sent }) {
   };
 
   const say = async (/** @type {When} */ more = {}) => {
+    grow();
+    if (send.disabled) return;
     const text = area.value.trim();
-    if (!text) return;
+    const files = attached?.take() ?? [];
     area.value = "";
     grow();
     try {
-      await model.call("say", id, text, more);
+      // The bridge takes no message without words: the names are.
+      await model.call("say", id, text || files.map(({ name }) => name).join(", "), more, files);
       keep();
       sent();
     } catch (/** @type {any} */ error) {
       edit(text);
+      attached?.put(files);
       toast(error.message, "warn");
     }
   };
@@ -154,8 +197,10 @@ export function composer(id, { model, sent }) {
     setText(why, state === "error" ? oneLine(session.trouble) : (STANDS[state] ?? ""));
     why.hidden = !why.textContent;
   };
-  /** @param {string} text */
-  const edit = (text) => {
+  /** @param {string} text @param {Attached[]} before */
+  const edit = (text, before = []) => {
+    if (before.length)
+      attaching().then(({ chips, attachedBefore }) => chips.put(attachedBefore(before)));
     area.value = [text, area.value].filter(Boolean).join("\n");
     paint();
     keep();
@@ -179,28 +224,32 @@ function paintOutgoing(place, id, model) {
 }
 
 /** @param {Item} _ @param {Model} model */
-function outgoing({ message: { id, payload }, state }, model) {
+function outgoing({ message: { id, payload }, state, files = [] }, model) {
   const again = button("button", () => model.call("retry", id), "Try again");
   const drop = button("button.quiet", () => model.call("discard", id), "Discard");
   return h(
     `li.bubble.mine.${state}`,
     {},
     h("p", {}, /** @type {Wire.Requests["message"]} */ (payload).content),
-    h("p.meta"),
+    files.map(({ name, size }) => h("p.meta", {}, `${oneLine(name)}, ${bytes(size)}`)),
+    h("p.meta.stands"),
     state === "failed" && h("div.actions", {}, again, drop),
   );
 }
 
-/** @param {Element_} node @param {Item} _ @param {Model} model */
-function tell(node, { state, problem, kept }, model) {
+/** @param {Element_} node @param {Item} item @param {Model} model */
+function tell(node, item, model) {
+  const { state, problem, kept } = item;
   const isReady = model.connection.phase === "ready";
-  const sending = kept ? "Kept here, sending…" : "Sending…";
+  const left = filesLeft(item).length;
+  const goes = left ? `sending: ${counted(left, "file")} to go` : "sending…";
+  const sending = kept ? `Kept here, ${goes}` : `${goes[0].toUpperCase()}${goes.slice(1)}`;
   /** @type {Record<string, string>} */
   const words = {
     waiting: isReady ? sending : kept ? "Kept here. Waits for the connection" : UNSAFE,
     sent: isReady ? sending : "Not confirmed yet: asked again when the connection is back",
     failed: `Not sent. ${problem}`,
   };
-  setPart(node, ".meta", words[state]);
+  setPart(node, ".stands", words[state]);
   return node;
 }

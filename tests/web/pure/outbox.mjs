@@ -7,11 +7,13 @@ import {
   again,
   due,
   fail,
+  filesLeft,
   keep,
   OUTBOX_MAX,
   put,
   REPEATABLE_MS,
   settle,
+  uploaded,
   withoutDecisions,
 } from "./store/outbox.js";
 
@@ -92,4 +94,26 @@ test("of more than a thousand the oldest are dropped, and named", () => {
   const { items: after, dropped } = put(items, say("new"), 0, 0);
   assert.equal(after.length, 1000);
   assert.deepEqual(texts(dropped.map(({ message }) => message)), ["0"]);
+});
+
+test("files go first, and later messages of their session wait for them", () => {
+  const file = (id) => ({ id, name: id, size: 1, attachment_id: "" });
+  const first = say("1");
+  const carrying = put([], first, 0, 0, [file("a"), file("b")]).items;
+  const items = [...carrying, ...filled([say("2"), say("3", "other")])];
+  const at = on({ joined: new Set(["s", "other"]) });
+  const { send, upload } = due(items, at);
+  assert.deepEqual(texts(send), ["3"]);
+  assert.deepEqual(upload, carrying);
+  const half = uploaded(items, first.id, "b", "B");
+  assert.deepEqual(
+    filesLeft(half[0]).map(({ id }) => id),
+    ["a"],
+  );
+  assert.deepEqual(texts(due(half, at).send), ["3"]);
+  const whole = due(uploaded(half, first.id, "a", "A"), at);
+  assert.deepEqual(texts(whole.send), ["1", "2", "3"]);
+  assert.deepEqual(whole.send[0].payload.attachments, ["A", "B"]);
+  assert.deepEqual(whole.upload, []);
+  assert.deepEqual(texts(due(fail(items, first.id, "no"), at).send), ["2", "3"]);
 });
