@@ -18,6 +18,7 @@ from tests.web.browser import NETWORK, Page
 from tests.web.conftest import MakePage
 from tests.web.link import Link
 from tests.web.test_faults import taken
+from tests.web.test_offline import KEPT
 
 pytestmark = pytest.mark.web
 
@@ -155,6 +156,11 @@ def test_a_reload_in_between_loses_nothing_and_doubles_nothing(
     note.write_bytes(b"Only once")
     choose(page, note)
     page.wait_equal(CHIPS, ["note.txt"])
+    # a connection and the module that uploads are there: nothing more is heard of the bridge
+    page.wait(f"({KEPT})", what="the service worker has all modules")
+    page.wait(
+        "fetch('/app/', {method: 'HEAD', cache: 'no-store', credentials: 'omit'}).then(() => true)"
+    )
     link.heard.clear()
     say(page, "Take this")
     wait_until(lambda: len(kept(link.bridge)) == 1, "the bridge has the file")
