@@ -85,7 +85,11 @@ def _given(session: Session, row: Attachment) -> dict[str, object]:
         return about | {"given": "file"}
     if not row.whole:
         return about | {"given": None, "reason": "The picture is cut off."}
-    return about | {"given": "picture" if row.size <= session.picture_bytes else "file"}
+    is_small = row.size <= session.picture_bytes
+    if is_small:
+        data = path_of(session.pk, row.attachment_id).read_bytes()
+        is_small = max(picture_files.sides_of(data)) <= limits.PICTURE_SIDE_PIXELS
+    return about | {"given": "picture" if is_small else "file"}
 
 
 def sent_before(session_pk: int, client_id: str, data: bytes) -> Attachment | None:

@@ -131,7 +131,12 @@ class SessionEventsView(BridgeAPIView):
             device = cast(Principal, request.user).device
             try:
                 prompts.send_prompt(
-                    session.pk, event.content, device=device, message_id=event_id, source="http"
+                    session.pk,
+                    event.content,
+                    device=device,
+                    message_id=event_id,
+                    source="http",
+                    attached=event.attachments or (),
                 )
             except BridgeError as error:
                 if error.code == "RATE_LIMITED":
@@ -191,18 +196,20 @@ class AttachmentListView(BridgeAPIView):
             device = cast(Principal, request.user).device
             name = request.headers.get("X-File-Name", "")
             attachment_id = attachments.write(session.pk, data)
-            with outbox():  # it holds the head of the log: the session stays as it is
-                if device:
-                    pairing.check_not_revoked(device.pk)
-                _check_takes_files(Session.objects.get(pk=session.pk))
-                kept = attachments.sent_before(session.pk, client_id, data)
-                kept = kept or attachments.record(
-                    session,
-                    attachment_id,
-                    data,
-                    name=attachments.name_of(name, picture_files.media_type_of(data)),
-                    client_id=client_id,
-                )
+            try:
+                with outbox():  # it holds the head of the log: the session stays as it is
+                    if device:
+                        pairing.check_not_revoked(device.pk)
+                    _check_takes_files(_find(session_id))
+                    kept = attachments.sent_before(session.pk, client_id, data)
+                    if kept is None:
+                        name = attachments.name_of(name, picture_files.media_type_of(data))
+                        about = {"name": name, "client_id": client_id}
+                        kept = attachments.record(session, attachment_id, data, **about)
+                        prompts.record("attachment", session, device, subject=name, size=len(data))
+            finally:
+                if kept is None or kept.attachment_id != attachment_id:
+                    attachments.remove(session.pk, attachment_id)
         return Response(attachments.body_of(kept), status=201)
 
 

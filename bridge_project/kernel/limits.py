@@ -202,6 +202,8 @@ ATTACHMENTS_TOTAL_BYTES: Final = 2048 * MB
 ATTACHMENTS_A_MESSAGE: Final = 10
 PICTURE_BYTES: Final = 3_750_000  # that a model is given as one: in base64 5 MB, as most take
 ATTACHMENT_NAME_BYTES: Final = 255  # what file systems take
+PICTURE_PIXELS: Final = 50_000_000  # a larger one is a file like any: drawn, it has 4 bytes a pixel
+PICTURE_SIDE_PIXELS: Final = 8000  # models refuse more, and with it each message that follows
 ATTACHMENT_LEFTOVER_SECONDS: Final = 3600  # a file without a row was left by a crash, or is new
 PICTURE_TEXT_CHARS: Final = 4096  # of base64: a longer picture is named instead (D70)
 

@@ -1,8 +1,11 @@
-"""Tell by a file's bytes whether it is a picture, and a whole one. Pure."""
+"""Tell by its bytes whether a file is a picture, how large, and whole. Pure."""
 
 import hashlib
+import struct
 import uuid
 from typing import Any, Final, NamedTuple
+
+from bridge_project.kernel.limits import PICTURE_PIXELS
 
 EXTENSIONS: Final = {
     "image/png": ".png",
@@ -44,10 +47,19 @@ _IDS: Final = uuid.UUID("6f1c2a4e-6a53-4f0e-9d53-6c1b1d0f7a70")
 _PNG: Final = b"\x89PNG\r\n\x1a\n"
 _JPEG_END: Final = b"\xff\xd9"
 _SCAN: Final = 0xDA  # the marker after which a JPEG's picture itself comes
+_FRAMES: Final = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}  # those that say its size
 
 
 def media_type_of(data: bytes) -> str:
-    """Return the media type of a picture by its first bytes; "" for anything else."""
+    """Return the media type of a picture by its first bytes; "" for anything else.
+
+    A picture of more than PICTURE_PIXELS is none: to draw it takes all memory of a phone.
+    """
+    width, height = sides_of(data)
+    return _type_of(data) if width * height <= PICTURE_PIXELS else ""
+
+
+def _type_of(data: bytes) -> str:
     if data.startswith(_PNG):
         return "image/png"
     if data.startswith(b"\xff\xd8\xff"):
@@ -59,13 +71,53 @@ def media_type_of(data: bytes) -> str:
     return ""
 
 
+def sides_of(data: bytes) -> tuple[int, int]:
+    """Return width and height of a picture; zeros where they are not said."""
+    try:
+        match _type_of(data):
+            case "image/png":
+                return struct.unpack_from(">II", data, 16)
+            case "image/jpeg":
+                return _jpeg_sides(data)
+            case "image/gif":
+                return struct.unpack_from("<HH", data, 6)
+            case "image/webp":
+                return _webp_sides(data)
+    except (struct.error, IndexError):
+        pass  # it is cut off before its size
+    return 0, 0
+
+
+def _jpeg_sides(data: bytes) -> tuple[int, int]:
+    at = 2
+    while data[at] == 0xFF:
+        if data[at + 1] in _FRAMES:
+            height, width = struct.unpack_from(">HH", data, at + 5)
+            return width, height
+        filled = data[at + 1] == 0xFF
+        at += 1 if filled else 2 + int.from_bytes(data[at + 2 : at + 4], "big")
+    return 0, 0
+
+
+def _webp_sides(data: bytes) -> tuple[int, int]:
+    match data[12:16]:
+        case b"VP8X":
+            [width], [height] = (struct.unpack_from("<I", data, at) for at in (24, 26))
+            return (width & 0xFFFFFF) + 1, (height >> 8) + 1
+        case b"VP8L":
+            [both] = struct.unpack_from("<I", data, 21)
+            return (both & 0x3FFF) + 1, (both >> 14 & 0x3FFF) + 1
+    width, height = struct.unpack_from("<HH", data, 26)
+    return width & 0x3FFF, height & 0x3FFF
+
+
 def is_whole(data: bytes) -> bool:
     """Return whether a picture's last part is there.
 
     More may follow it, as in some photos. A model that is given half a picture refuses each message
     of the conversation from then on.
     """
-    match media_type_of(data):
+    match _type_of(data):
         case "image/png":
             return _png_ends(data)
         case "image/jpeg":

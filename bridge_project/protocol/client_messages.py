@@ -163,11 +163,10 @@ class Message(SessionPayload):
     """Send a prompt to the session's agent.
 
     A command that would change how the agent asks is refused (D69). ``attachments`` (added): ids of
-    files that were uploaded to this session (D70).
-    A command that would change how the agent asks is refused (D69). ``not_before``: it waits until
-    then, at most 7 days, or until the agent's limit ends, where the agent has said when; then it
-    resumes a session that rests (D71). ``when``: ``now`` gives it to the turn that runs, where the
-    agent ``steers``; else, and by default, it comes after that.
+    files that were uploaded to this session (D70). ``not_before``: it waits until then, at most 7
+    days, or until the agent's limit ends, where the agent has said when; then it resumes a session
+    that rests (D71). ``when``: ``now`` gives it to the turn that runs, where the agent ``steers``;
+    else, and by default, it comes after that.
     """
 
     type = "message"
@@ -175,9 +174,7 @@ class Message(SessionPayload):
     reply = ("stream_start", "stream_chunk", "stream_end")
     content: types.Prompt
     role: Literal["user"]
-    attachments: list[types.AttachmentId] | None = Field(
-        None, max_length=limits.ATTACHMENTS_A_MESSAGE
-    )
+    attachments: types.AttachmentIds | None = None
     not_before: types.NotBefore | None = None
     when: Literal["later", "now"] | None = None
 

@@ -55,10 +55,14 @@ class SessionsAsked(Received):
 
 
 class UserEvent(Received):
-    """Describe the body of POST /sessions/:id/events."""
+    """Describe the body of POST /sessions/:id/events.
+
+    ``attachments``: as of a `message`.
+    """
 
     type: Literal["user_message"]  # another one, say an interrupt, must not begin a turn
     content: types.Prompt
+    attachments: types.AttachmentIds | None = None
     metadata: dict[str, Any] | None = None
 
 

@@ -99,7 +99,7 @@ def send_prompt(
         Command.objects.filter(pk=command_pk).update(due_at=due)
         if queued:
             box.append_to_all(inbox.state_row(session.session_id, message_id, "queued"))
-        _record("message", session, device, characters=len(content))
+        record("message", session, device, characters=len(content))
 
 
 def prompt_event(session_id: str, **payload: Any) -> AgentEvent:
@@ -120,7 +120,7 @@ def withdraw(session_pk: int, message_id: str, *, device: Device) -> MessageStat
         state: types.MessageState = "withdrawn"
         here = Command.objects.filter(session=session)
         if inbox.withdraw(box, here, "message_id", message_id):
-            _record("message_withdraw", session, device)
+            record("message_withdraw", session, device)
         elif known := _state_of(session, message_id):
             state = known
         else:
@@ -150,10 +150,11 @@ def interrupt(session_pk: int, *, device: Device | None) -> None:
         inbox.add(session, inbox.Kind.INTERRUPT)
         session.rules = ""  # whoever stops the agent wants to be asked again (D68)
         session.save(update_fields=["rules"])
-        _record("interrupt", session, device)
+        record("interrupt", session, device)
 
 
-def _record(action: str, session: Session, device: Device | None, **details: Any) -> None:
+def record(action: str, session: Session, device: Device | None, **details: Any) -> None:
+    """Record what a device, or the admin token, did to a session."""
     actor = AuditEntry.Actor.DEVICE if device else AuditEntry.Actor.ADMIN
     audit.record(action, actor=actor, device=device, session_id=session.session_id, **details)
 

@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.conformance.agent_tools import Script, quick_bridge
+from tests.conformance.agent_tools import Script, http_say, quick_bridge
 from tests.conformance.agents import begin, end, say, words
 from tests.conformance.approvals import of
 from tests.conformance.bridge import Bridge, query
@@ -25,14 +25,14 @@ from tests.servers import wait_until
 MB = 2**20
 
 
-def png(size: int = 8192) -> bytes:
-    """A whole picture of about this size."""
+def png(size: int = 8192, width: int = 1, height: int = 1) -> bytes:
+    """A whole picture of about this size, which says these sides."""
 
     def chunk(kind: bytes, data: bytes) -> bytes:
         checksum = zlib.crc32(kind + data)
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", checksum)
 
-    head = chunk(b"IHDR", struct.pack(">IIBBBBB", 1, 1, 8, 2, 0, 0, 0))
+    head = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0))
     body = chunk(b"IDAT", zlib.compress(b"\0\1\2\3")) + chunk(b"teXt", b"x" * size)
     return b"\x89PNG\r\n\x1a\n" + head + body + chunk(b"IEND", b"")
 
@@ -106,6 +106,8 @@ NO_PICTURES = (
     b"<!doctype html><script>alert(1)</script>",
     b"RIFF\x10\0\0\0WAVE",
     b"",
+    png(width=30_000, height=30_000),  # drawn, it takes gigabytes
+    b"GIF89a=1;alert(1)//",  # a script too
 )
 
 
@@ -228,22 +230,37 @@ def test_an_agent_is_given_what_is_attached(shared: Bridge, phone: Phone, sessio
     small, big = sent(shared, session, name="s.png"), sent(shared, session, large, name="b.png")
     note = sent(shared, session, b"A note.", name="no te.txt")
     cut = sent(shared, session, half, name="half.png")
-    every = [small, big, note, cut]
+    tall = sent(shared, session, png(height=8001), name="tall.png")
+    every = [small, big, note, cut, tall]
     shown = prompt_of(phone, session, [one["attachment_id"] for one in every])
     assert shown["attachments"] == [
         about(small, "picture"),
         about(big, "file"),
         about(note, "file"),
         about(cut, None, reason="The picture is cut off."),
+        about(tall, "file"),
     ]
     phone.expect("stream_end", session_id=session, finish_reason="stop")
     said = words(phone.messages)
     assert said.endswith(" [image/png, 8 KB]")
-    copies = [Path(line) for line in said.removesuffix(" [image/png, 8 KB]").splitlines()[-2:]]
-    assert [path.name for path in copies] == ["b.png", "no te.txt"]
-    assert [path.read_bytes() for path in copies] == [large, b"A note."]
+    copies = [Path(line) for line in said.removesuffix(" [image/png, 8 KB]").splitlines()[-3:]]
+    assert [path.name for path in copies] == ["b.png", "no te.txt", "tall.png"]
+    assert [path.read_bytes() for path in copies] == [large, b"A note.", png(height=8001)]
     end(phone, session)
     wait_until(lambda: not any(path.exists() for path in copies), "the copies end with the agent")
+
+
+@pytest.mark.spec("http.session.attachments")
+def test_what_is_said_over_http_has_attachments(shared: Bridge, phone: Phone, session: str) -> None:
+    """As over the socket; refused whole where one is not there."""
+    picture = sent(shared, session, name="a.png")
+    said = {"type": "user_message", "content": "Look.", "attachments": [picture["attachment_id"]]}
+    assert http_say(shared, session, said).status == 202
+    shown = phone.expect("agent_event", session_id=session, event="UserPromptSubmit")["payload"]
+    assert shown["payload"]["attachments"] == [about(picture, "picture")]
+    for wrong in ([new_id()], [new_id()] * 11, "x"):
+        answer = http_say(shared, session, said | {"attachments": wrong})
+        assert_error(answer, 400, "VALIDATION_ERROR")
 
 
 @pytest.mark.spec("message.attachments.refused")

@@ -14,6 +14,7 @@ from tests.conformance.delivery import send
 from tests.conformance.phone import Phone
 from tests.conformance.repositories import Repository, Work, committed
 from tests.conformance.samples import hook, new_id
+from tests.conformance.test_attachments import sent
 from tests.conformance.test_bad_requests import ask_in
 from tests.servers import wait_until
 
@@ -134,11 +135,13 @@ def test_the_trail_of_a_device(
 
 
 def test_the_trail_of_sessions(make_bridge: Callable[..., Bridge]) -> None:
-    """What is said to an agent counts by its length, not by its words."""
+    """What is said and sent to an agent counts by its length, not by its content."""
     bridge = make_bridge("trail")
     pairing = bridge.pairing()
     phone = bridge.phone(pairing).ready()
     sid = agents.begin(bridge, phone)
+    for _ in range(2):  # the second time the same, which is nothing new
+        sent(bridge, sid, b"A secret.", name="note.txt", client_id=sid, token=phone.token)
     agents.say(phone, sid, "/sleep 60")
     phone.expect("stream_chunk", session_id=sid)
     phone.send("session_interrupt", {"session_id": sid})
@@ -158,7 +161,8 @@ def test_the_trail_of_sessions(make_bridge: Callable[..., Bridge]) -> None:
     site = Site(bridge, "ada")
     rows = site.find(site.trail, sid)
     pattern = rf"(\w+) Device {re.escape(pairing.name)} (.*?) *{sid} "
-    done = {"session_start": "demo", "message": "-", "interrupt": "-", "session_resume": "demo"}
-    done["session_end"] = "-"
+    done = {"session_start": "demo", "attachment": "note.txt", "message": "-", "interrupt": "-"}
+    done |= {"session_resume": "demo", "session_end": "-"}
     assert [re.findall(pattern, row) for row in reversed(rows)] == [[one] for one in done.items()]
-    assert '{"characters": 9}' in rows[-2] and "/sleep" not in rows[-2], rows
+    assert '{"size": 9}' in rows[-2] and "secret" not in rows[-2], rows
+    assert '{"characters": 9}' in rows[-3] and "/sleep" not in rows[-3], rows

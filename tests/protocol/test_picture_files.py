@@ -2,7 +2,7 @@
 
 import pytest
 
-from bridge_project.kernel.picture_files import is_whole, media_type_of
+from bridge_project.kernel.picture_files import is_whole, media_type_of, sides_of
 from tests.conformance.test_attachments import png
 
 PREVIEW = b"\xff\xe1\x00\x08\xff\xd8\xff\xd9\0\0"  # a whole picture in the head of another
@@ -29,3 +29,22 @@ def test_a_picture_is_whole_until_it_is_cut(media_type: str) -> None:
 @pytest.mark.parametrize("data", [b"", b"\xff\xd8", b"<svg/>", b"RIFF\x68\0\0\0WAVE", b"%PDF"])
 def test_nothing_else_is_a_picture(data: bytes) -> None:
     assert media_type_of(data) == "" and not is_whole(data)
+
+
+SIDES = {
+    "png": png(width=600, height=300),
+    "gif": b"GIF89a\x58\2\x2c\1",
+    "canvas": b"RIFF\0\0\0\0WEBPVP8X\x0a" + bytes(7) + b"\x57\2\0\x2b\1\0",
+    "lossless": b"RIFF\0\0\0\0WEBPVP8L" + bytes(4) + b"\x2f\x57\xc2\x4a\0",
+    "lossy": b"RIFF\0\0\0\0WEBPVP8 " + bytes(7) + b"\x9d\x01\x2a\x58\2\x2c\1",
+    "jpeg": b"\xff\xd8\xff\xe1\0\x08secret\xff\xff\xc2\0\x0b\x08\1\x2c\2\x58\3",
+}
+
+
+@pytest.mark.parametrize("kind", SIDES)
+def test_the_sides_of_a_picture(kind: str) -> None:
+    """None are known of one that is cut off before it says them."""
+    data = SIDES[kind]
+    assert sides_of(data) == (600, 300)
+    assert {sides_of(data[:length]) for length in range(len(data))} <= {(0, 0), (600, 300)}
+    assert sides_of(data[:9]) == (0, 0)

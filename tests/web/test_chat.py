@@ -75,7 +75,7 @@ def test_an_agent_is_started_decided_about_and_stopped(page: Page, bridge: Bridg
 
 def test_a_message_into_a_running_turn(page: Page, bridge: Bridge) -> None:
     start_demo(page, bridge, "/sleep 600")
-    page.wait_text("5 6 7")
+    page.wait_text("5 6 7", "Working")
     page.type(".composer textarea", "into it")
     page.tap(".composer [aria-label='When to send']")
     page.tap("dialog button", "Now")

@@ -36,7 +36,6 @@ export class Outgoing {
     this.items = [];
     /** @type {Map<string, number>} */
     this.tries = new Map();
-    /** @type {Set<string>} */
     /** @type {Map<string, Promise<(Blob | null)[]>>} */
     this.bytes = new Map(); // message → its files
     /** @type {Set<string>} */

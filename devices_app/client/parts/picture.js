@@ -74,23 +74,3 @@ export function fitted({ width, height }, longest) {
   const [wide, high] = [width, height].map((side) => Math.max(1, Math.round(side * by)));
   return { width: wide, height: high };
 }
-
-/**
- * Find the pictures that stand in a JSON value in place of their bytes.
- *
- * @param {unknown} value @returns {Attached[]}
- */
-export function picturesIn(value) {
-  /** @type {Attached[]} */
-  const found = [];
-  const waiting = [value];
-  while (waiting.length) {
-    const one = /** @type {any} */ (waiting.pop());
-    if (!one || typeof one !== "object") continue;
-    const { type, attachment_id: id, media_type, size } = one;
-    if (type === "image" && typeof id === "string")
-      found.push({ attachment_id: id, type: String(media_type), size: Number(size), name: "" });
-    else waiting.push(...Object.values(one).reverse());
-  }
-  return found;
-}

@@ -1,9 +1,9 @@
 // Fold a session's rows into its conversation. Pure. Items stand in the order in which they began;
 // the `version` of one grows when it changes, so that a view knows what to paint.
 
-import { picturesIn } from "../parts/picture.js";
 import { plainOutput } from "../parts/terminal.js";
 import { named } from "../protocol/messages.js";
+import { picturesIn } from "./pictures.js";
 import {
   beginPlans,
   change,

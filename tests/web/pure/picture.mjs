@@ -2,8 +2,9 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { fitted, pictureOf, picturesIn } from "./parts/picture.js";
+import { fitted, pictureOf } from "./parts/picture.js";
 import { emptyChat, foldChat } from "./store/chat.js";
+import { picturesIn } from "./store/pictures.js";
 
 const bytes = (...parts) =>
   Uint8Array.from(
