@@ -64,7 +64,7 @@ const pairAgain = () => {
 };
 const places = new Map(); // address → how far its screen was scrolled
 /** @type {App} */
-const app = { model, go, places, offer: null, pairAgain };
+const app = { model, go, places, offer: null, shared: null, pairAgain };
 
 // Home and approvals come with the page; the others are loaded when first needed, or soon after.
 /** @type {Record<string, (app: App, at: any) => View>} */
@@ -75,6 +75,7 @@ const LOADERS = {
   settings: async () => (await import("./later.js")).settingsView,
   wrong: async () => (await import("./later.js")).wrongView,
   session: async () => (await import("./later.js")).sessionView,
+  share: async () => (await import("./views/share.js")).shareView,
 };
 
 async function loadSheet() {
@@ -292,7 +293,7 @@ async function loadLater() {
   if (served.newer) return; // the bridge has no view of this version any more
   keepClient();
   keepStorage(model).catch(() => {});
-  for (const name of Object.keys(LOADERS)) loadView(name);
+  for (const name of Object.keys(LOADERS)) if (name !== "share") loadView(name);
   const { keepPush } = await import("./later.js");
   keepPush(model).catch(() => {});
 }

@@ -7,6 +7,8 @@ const { version, files } = worker.CLIENT;
 const CACHE = `bridge-${version}`;
 const PAGE = "/app/";
 const BASE = `/app/${version}/`;
+const SHARE = `${PAGE}share`; // as the manifest says
+const SHARED_MAX = 11; // one more than a message takes, which is said then
 
 async function keep() {
   const page = await fetch(PAGE, { cache: "no-cache", credentials: "omit" });
@@ -38,7 +40,9 @@ worker.addEventListener(
 worker.addEventListener("fetch", (/** @type {any} */ event) => {
   const { request } = event;
   const { origin, pathname } = new URL(request.url);
-  if (request.method !== "GET" || origin !== worker.location.origin) return;
+  if (origin !== worker.location.origin) return;
+  if (request.method === "POST" && pathname === SHARE) event.respondWith(takeShared(request));
+  if (request.method !== "GET") return;
   if (request.mode === "navigate") event.respondWith(answer(PAGE, request));
   else if (pathname.startsWith(BASE)) event.respondWith(answer(pathname, request));
 });
@@ -88,17 +92,41 @@ const done = (request) =>
     request.onerror = () => reject(request.error);
   });
 
-// What net/db.js keeps under a name. The database is not made here: its layout is not known here.
-/** @param {string} name */
-async function kept(name) {
+// Where net/db.js keeps things by name. It is not made here: its layout is not known here.
+/**
+ * @template T
+ * @param {IDBTransactionMode} mode @param {(store: IDBObjectStore) => IDBRequest<T>} ask
+ */
+async function inKept(mode, ask) {
   const request = indexedDB.open("bridge");
   request.onupgradeneeded = () => request.transaction?.abort();
   const db = await done(request);
   try {
-    return await done(db.transaction("kept").objectStore("kept").get(name));
+    return await done(ask(db.transaction("kept", mode).objectStore("kept")));
   } finally {
     db.close();
   }
+}
+
+/** @param {string} name @returns {Promise<any>} */
+const kept = (name) => inKept("readonly", (store) => store.get(name));
+/** @param {unknown} shared */
+const keepShared = (shared) => inKept("readwrite", (store) => store.put(shared, "shared"));
+
+// What another app shares stays on this device; the page asks where it goes (views/share.js). What
+// cannot be kept has not come, which the page says.
+/** @param {Request} request */
+async function takeShared(request) {
+  try {
+    const form = await request.formData();
+    const words = ["title", "text", "url"].map((name) => form.get(name)).filter(Boolean);
+    const files = form.getAll("files").filter((one) => one instanceof File && one.size);
+    const shared = { text: [...new Set(words)].join("\n"), files: files.slice(0, SHARED_MAX) };
+    if (shared.text || files.length) await keepShared(shared);
+  } catch {
+    // the page finds nothing
+  }
+  return Response.redirect(SHARE, 303);
 }
 
 /** @param {string} path @param {Free} body */

@@ -282,6 +282,7 @@ interface Commands {
     directory: string,
     content: string,
     more?: More,
+    files?: Attaching[],
   ): Promise<void>;
   replay(session: string): Promise<void>;
   attachment(session: string, id: string): Promise<Blob>;
@@ -456,11 +457,17 @@ interface Go {
   link(name: ScreenName, ...values: string[]): { href: string; on: object };
   open(name: ScreenName, ...values: string[]): void;
 }
+interface Shared {
+  text: string;
+  files: File[];
+}
 interface App {
   model: Model;
   go: Go;
   places: Map<string, number>;
   offer: (Event & { prompt(): void }) | null;
+  /** what another app has shared, on its way to the screen that was chosen for it */
+  shared: Shared | null;
   pairAgain(): void;
 }
 type ScreenName =
@@ -468,6 +475,7 @@ type ScreenName =
   | "approvals"
   | "approval"
   | "new"
+  | "share"
   | "settings"
   | "wrong"
   | "session"

@@ -9,16 +9,18 @@ from typing import Any
 import pytest
 
 from tests.conformance import agents
+from tests.conformance.agents import end
 from tests.conformance.bridge import Bridge
 from tests.conformance.phone import Phone
 from tests.conformance.test_attachments import MB, kept, sent
 from tests.servers import wait_until
-from tests.web.actions import say, session_of, start_demo
+from tests.web.actions import prepare_demo, say, session_of, start_demo
 from tests.web.browser import NETWORK, Page
 from tests.web.conftest import MakePage
 from tests.web.link import Link
 from tests.web.test_faults import taken
 from tests.web.test_offline import KEPT
+from tests.web.test_screens import check
 
 pytestmark = pytest.mark.web
 
@@ -29,16 +31,18 @@ STORED = """new Promise((done) => { indexedDB.open('bridge').onsuccess = ({targe
         key.startsWith('files:'))) } } })"""
 
 
-def png(width: int, height: int, *, drawn: bool = True) -> bytes:
-    """A picture of noise in a few colours; or only the head of one."""
+def png(width: int, height: int, *, drawn: bool = True, alpha: bool = False) -> bytes:
+    """A picture of stripes, or of nothing to be seen through; or only the head of one."""
 
     def chunk(kind: bytes, data: bytes) -> bytes:
         checksum = zlib.crc32(kind + data)
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", checksum)
 
     rows = random.Random(1)
-    body = b"".join(b"\0" + rows.randbytes(1) * (width * 3) for _ in range(height if drawn else 0))
-    head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    depth = 4 if alpha else 3
+    lines = (b"\0" if alpha else rows.randbytes(1) for _ in range(height if drawn else 0))
+    body = b"".join(b"\0" + line * (width * depth) for line in lines)
+    head = struct.pack(">IIBBBBB", width, height, 8, 6 if alpha else 2, 0, 0, 0)
     parts = chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(body)) + chunk(b"IEND", b"")
     return b"\x89PNG\r\n\x1a\n" + parts
 
@@ -88,9 +92,9 @@ def test_what_is_attached_is_shown(
     assert page.screen == f"/app/s/{session}"
 
 
-def choose(page: Page, *files: Path) -> None:
+def choose(page: Page, *files: Path, place: str = ".composer") -> None:
     """Choose files as the system's picker gives them."""
-    field = page.driver.find_element("css selector", ".composer input[type=file]")
+    field = page.driver.find_element("css selector", f"{place} input[type=file]")
     field.send_keys("\n".join(map(str, files)))
 
 
@@ -173,3 +177,155 @@ def test_a_reload_in_between_loses_nothing_and_doubles_nothing(
     assert taken(link.bridge, session, "Take this") == 1
     assert [path.read_bytes() for path in kept(link.bridge)] == [b"Only once"]
     page.wait(STORED, what="nothing of it stays on the phone")
+
+
+def test_a_session_begins_with_files(page: Page, bridge: Bridge, tmp_path: Path) -> None:
+    """With words of its own, or only with the names."""
+    (note := tmp_path / "note.txt").write_text("A note")
+    for words in ("Look at it", ""):
+        page.open()
+        prepare_demo(page, bridge, words)
+        choose(page, note, place="form")
+        page.wait_equal(CHIPS, ["note.txt"])
+        page.tap("button", "Start")
+        page.find(".attached-file", "note.txt")
+        page.find(".bubble.mine", words or "note.txt")
+        page.wait_text(f"repeats what you say: {words or 'note.txt'}")
+
+
+# as the system does it for another app, from outside: a form with files is sent to the address
+SHARE = """((action, text, names) => {
+    const form = document.createElement('form')
+    Object.assign(form, {action, method: 'POST', enctype: 'multipart/form-data'})
+    for (const [name, value] of [['title', text], ['text', text], ['url', '']])
+        form.append(Object.assign(document.createElement('input'), {name, value}))
+    const files = Object.assign(document.createElement('input'), {name: 'files', type: 'file'})
+    const all = new DataTransfer()
+    for (const name of names) all.items.add(new File(['Of another app'], name))
+    files.multiple = true
+    files.files = all.files
+    form.append(files)
+    document.body.append(form)
+    form.submit()
+})(...arguments)"""
+
+
+def share(page: Page, text: str, *names: str) -> None:
+    page.driver.get("about:blank")
+    page.driver.execute_script(SHARE, f"{page.base}/app/share", text, names)
+    page.find("h1", "Send to")
+
+
+def test_what_another_app_shares(page: Page, bridge: Bridge, axe: str) -> None:
+    """It goes to a new session, or one that is there, when a person sends it; or nowhere."""
+    start_demo(page, bridge, "Hello")
+    session = session_of(page)
+    page.wait(f"({KEPT})", what="the service worker has all modules")
+    share(page, "See this", "a.txt", "b.txt")
+    page.wait_text("a.txt", "b.txt", "14 B", "See this")
+    check(page, axe, "Send to")
+    page.tap(".row-link", "Hello")
+    page.wait_equal(CHIPS, ["a.txt", "b.txt"])
+    assert page.js("document.querySelector('.composer textarea').value") == "See this"
+    assert not page.js("document.querySelector('.attached')"), "nothing is sent"
+    page.tap(".composer button[type=submit]")
+    page.wait_text("repeats what you say: See this")
+    assert page.screen == f"/app/s/{session}"
+    share(page, "", "c.txt")
+    page.tap("button", "New session")
+    page.wait_equal(CHIPS, ["c.txt"])
+    page.wait("document.querySelectorAll('#agent option').length")
+    page.js("document.querySelector('#agent').value = 'demo'")
+    page.js("document.querySelector('#directory').value = arguments[0]", str(bridge.root))
+    page.tap("button", "Start")
+    page.find(".attached-file", "c.txt")
+    share(page, "", "d.txt")
+    page.tap("button", "Discard")
+    page.find("a.button")
+    page.open("share").wait_text("Nothing has come")
+
+
+def test_a_picture_keeps_its_transparency(
+    page: Page, bridge: Bridge, session: str, tmp_path: Path
+) -> None:
+    """PNG stays PNG where one sees through it, and a smaller one."""
+    (glass := tmp_path / "glass.png").write_bytes(png(2600, 1300, alpha=True))
+    page.open(f"s/{session}")
+    page.find(".composer textarea")
+    before = set(kept(bridge))
+    choose(page, glass)
+    page.wait_equal(CHIPS, ["glass.png"])
+    page.tap(".composer button[type=submit]")
+    page.wait("document.querySelector('.attached img')?.naturalWidth === 2000")
+    [path] = set(kept(bridge)) - before
+    assert path.read_bytes().startswith(b"\x89PNG")
+    page.wait(
+        "createImageBitmap(document.querySelector('.attached img')).then((bitmap) => {"
+        " const drawn = new OffscreenCanvas(2000, 1000).getContext('2d');"
+        " drawn.drawImage(bitmap, 0, 0); return drawn.getImageData(9, 9, 1, 1).data[3] === 0 })",
+        what="one sees through it",
+    )
+
+
+SCRIPT = b"<svg xmlns='http://www.w3.org/2000/svg' onload='window.ran = 1'/>"
+ODD = {
+    "drawing.svg": SCRIPT,
+    "page.html": b"<!doctype html><script>window.ran = 1</script>",
+    "lies.png": SCRIPT,
+    "bomb.png": png(30_000, 30_000, drawn=False),
+}
+
+
+def test_odd_files(page: Page, session: str, tmp_path: Path) -> None:
+    """Each is a file that can be saved; of half a picture is said that the agent has none."""
+    for name, data in ODD.items():
+        (tmp_path / name).write_bytes(data)
+    page.open(f"s/{session}")
+    page.find(".composer textarea")
+    choose(page, *(tmp_path / name for name in ODD))
+    page.wait(f"{CHIPS}.length === {len(ODD)}")
+    hand_over(page, "paste", "../\u202e" + "n" * 300 + ".txt")
+    page.wait(f"{CHIPS}.length === {len(ODD) + 1}")
+    page.tap(".composer button[type=submit]")
+    for name in (*ODD, "n" * 200):
+        page.find(".attached-file", name).find_element("css selector", "button")
+    assert page.js("document.querySelectorAll('.attached img').length") == 0
+    (cut := tmp_path / "cut.png").write_bytes(png(2600, 1300)[:3000])
+    choose(page, cut)
+    page.wait_equal(CHIPS, ["cut.png"])
+    page.tap(".composer button[type=submit]")
+    page.wait_text("not given to the agent: The picture is cut off.")
+    assert "\u202e" not in page.find(".attached-file", "nnn").text
+    assert page.js("window.ran") is None
+
+
+def test_a_file_that_is_refused(
+    page: Page, bridge: Bridge, phone: Phone, session: str, tmp_path: Path, axe: str
+) -> None:
+    """It says why, and can be sent again, or not at all."""
+    (note := tmp_path / "note.txt").write_text("A note")
+    page.expected += ["503 (Service Unavailable)"]
+    page.open(f"s/{session}")
+    page.find(".composer textarea")
+    place = bridge.data / "attachments"
+    aside = place.rename(place.with_name("aside")) if place.exists() else None
+    place.write_text("no directory")
+    choose(page, note)
+    page.wait_equal(CHIPS, ["note.txt"])
+    check(page, axe)
+    page.type(".composer textarea", "Take this")
+    page.tap(".composer button[type=submit]")
+    page.find(".outgoing .failed", "Not sent. The file could not be stored")
+    check(page, axe, "note.txt, 6 B")
+    place.unlink()
+    if aside:
+        aside.rename(place)
+    page.tap(".outgoing button", "Try again")
+    page.find(".attached-file", "note.txt")
+    page.wait_text("repeats what you say: Take this")
+    check(page, axe)
+    choose(page, note)
+    page.wait_equal(CHIPS, ["note.txt"])
+    end(phone, session)
+    page.wait_text("This session has ended.")
+    page.wait("!document.querySelector('.composer').checkVisibility()")

@@ -1,7 +1,9 @@
 // Fetch and send a session's pictures and files over HTTP, with the device's token (D70).
 
 import { named } from "../protocol/messages.js";
+import { filesLeft, uploaded } from "../store/outbox.js";
 
+const NAME_CHARS = 255; // more make no name anywhere, and a header too long
 const PATIENCE_MS = 120_000; // 10 MB over a slow network
 
 /** @param {string} session @param {string} [id] */
@@ -39,17 +41,35 @@ export async function fetchAttachment(token, session, id) {
 }
 
 /**
- * Upload a file; sent again under the same id it is kept once. Returns the attachment's id.
+ * Upload the files of a message that the bridge does not have yet.
  *
+ * @param {import("./outgoing.js").Outgoing} outgoing @param {Item} item
+ */
+export async function uploadFiles(outgoing, item) {
+  const { id, payload } = item.message;
+  const { engine } = outgoing;
+  const blobs = await outgoing.bytesOf(id);
+  for (const file of filesLeft(item)) {
+    const blob = blobs[/** @type {Carried[]} */ (item.files).indexOf(file)];
+    if (!outgoing.find(id) || engine.stopped) return;
+    if (!blob) throw Object.assign(new Error(`${file.name} is not kept.`), { code: "LOST" });
+    const token = engine.identity.tokens.at(-1);
+    const attachment = await uploadAttachment(token, payload.session_id, file, blob);
+    outgoing.set(uploaded(outgoing.items, id, file.id, attachment));
+  }
+}
+
+// Sent again under the same id it is kept once.
+/**
  * @param {string | undefined} token @param {string} session @param {Carried} file
  * @param {Blob} body
- * @returns {Promise<string>}
+ * @returns {Promise<string>} the attachment's id
  */
-export async function uploadAttachment(token, session, { id, name }, body) {
+async function uploadAttachment(token, session, { id, name }, body) {
   const headers = {
     "Content-Type": "application/octet-stream",
     "X-Client-Id": id,
-    "X-File-Name": encodeURIComponent(name.toWellFormed()),
+    "X-File-Name": encodeURIComponent(name.slice(-NAME_CHARS).toWellFormed()),
   };
   const response = await request(pathOf(session), token, { method: "POST", headers, body });
   return (await response.json()).attachment_id;

@@ -69,11 +69,11 @@ export const commandsOf = (engine) => ({
     engine.requests.join(session, true, how).then(({ payload }) => payload.session_id),
 
   // What it is told first waits for it like any message, and outlives this page.
-  startSession: async (session, agent, directory, content, more = {}) => {
+  startSession: async (session, agent, directory, content, more = {}, files = []) => {
     const { outgoing, requests } = engine;
     await requests.online();
     requests.begun.set(session, [agent, directory, more]);
-    const id = content && (await engine.commands.say(session, content)); // which joins
+    const id = content && (await engine.commands.say(session, content, {}, files)); // which joins
     await requests.join(session).catch((error) => {
       if (error instanceof Unanswered) return; // the next connection begins it, or finds it
       requests.begun.delete(session);

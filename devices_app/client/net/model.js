@@ -334,6 +334,16 @@ export class Model {
     return this.db.get(`draft:${session}`);
   }
 
+  /** Read what another app has shared: sw.js keeps it.
+   *  @returns {Promise<Shared | null>} */
+  shared() {
+    return this.db.get("shared");
+  }
+
+  dropShared() {
+    return this.db.set("shared", null);
+  }
+
   /** @param {string} session @param {string} text */
   keepDraft(session, text) {
     return this.db.set(`draft:${session}`, text || null, { durability: "relaxed" });

@@ -3,17 +3,7 @@
 import { make } from "../protocol/messages.js";
 import { approvalKey } from "../store/approvals.js";
 import { reduceHome } from "../store/home.js";
-import {
-  again,
-  due,
-  fail,
-  filesLeft,
-  keep,
-  put,
-  settle,
-  uploaded,
-  withoutDecisions,
-} from "../store/outbox.js";
+import { again, due, fail, keep, put, settle, withoutDecisions } from "../store/outbox.js";
 import { Unanswered } from "./requests.js";
 
 const TRIES = 3;
@@ -110,16 +100,7 @@ export class Outgoing {
     if (this.uploading.has(id)) return;
     this.uploading.add(id);
     try {
-      const { uploadAttachment } = await import("./attachments.js");
-      const blobs = await this.bytesOf(id);
-      for (const file of filesLeft(item)) {
-        const blob = blobs[/** @type {Carried[]} */ (item.files).indexOf(file)];
-        if (!this.find(id) || this.engine.stopped) return;
-        if (!blob) throw Object.assign(new Error(`${file.name} is not kept.`), { code: "LOST" });
-        const token = this.engine.identity.tokens.at(-1);
-        const attachment = await uploadAttachment(token, payload.session_id, file, blob);
-        this.set(uploaded(this.items, id, file.id, attachment));
-      }
+      await (await import("./attachments.js")).uploadFiles(this, item);
     } catch (/** @type {any} */ error) {
       this.notUploaded(id, payload.session_id, error);
       return;

@@ -9,6 +9,7 @@ const SCREENS = {
   approvals: () => "approvals",
   approval: (key) => `approvals/${key.split("\n").map(part).join("/")}`,
   new: () => "new",
+  share: () => "share",
   settings: () => "settings",
   wrong: () => "wrong",
   session: (id, tab = "chat") => `s/${part(id)}${tab === "chat" ? "" : `/${tab}`}`,
@@ -39,7 +40,7 @@ export function screenOf(path) {
       tab: ["changes", "files"].includes(third) ? third : "chat",
       path: rest.join("/"),
     };
-  return { name: ["new", "settings", "wrong"].includes(first) ? first : "home" };
+  return { name: ["new", "share", "settings", "wrong"].includes(first) ? first : "home" };
 }
 
 // A damaged address is taken as it stands.

@@ -83,20 +83,18 @@ export function attaching(changed) {
     get isReady() {
       return files.every(({ ready }) => ready);
     },
-    /** Take them off, to send them. @returns {Attaching[]} */
-    take() {
-      const taken = files.map(({ ready, ...file }) => file);
+    /** @returns {Attaching[]} */
+    get files() {
+      return files.map(({ ready, ...file }) => file);
+    },
+    clear() {
       files = [];
       paint();
-      return taken;
     },
     /** @param {Attaching[]} back */
     put(back) {
       files = [...back.map((file) => ({ ...file, ready: true })), ...files].slice(0, AT_MOST);
       paint();
-    },
-    get count() {
-      return files.length;
     },
   };
 }
@@ -114,9 +112,11 @@ async function prepared(file) {
   const head = new Uint8Array(await file.slice(0, HEAD_BYTES).arrayBuffer());
   const found = pictureOf(head);
   const isLarge = found && Math.max(found.width, found.height) > LONGEST;
-  if (isLarge && found.type !== "image/gif") return smaller(file);
-  if (file.size > MOST_BYTES) throw TOO_LARGE;
-  return { blob: new Blob([await file.arrayBuffer()]), name: file.name || "file" };
+  // One that cannot be drawn goes as it is.
+  const goes = !isLarge || found.type === "image/gif";
+  const made = goes ? null : await smaller(file).catch(() => null);
+  if ((made?.blob ?? file).size > MOST_BYTES) throw TOO_LARGE;
+  return made ?? { blob: new Blob([await file.arrayBuffer()]), name: file.name || "file" };
 }
 
 /** @param {File} file */
@@ -134,7 +134,6 @@ async function smaller(file) {
   /** @type {Blob | null} */
   const blob = await new Promise((done) => canvas.toBlob(done, type, QUALITY));
   if (!blob) throw new Error("no picture");
-  if (blob.size > MOST_BYTES) throw TOO_LARGE;
   const stem = file.name.replace(/\.\w{1,5}$/, "") || "picture";
   return { blob, name: `${stem}.${type === "image/jpeg" ? "jpg" : "png"}` };
 }

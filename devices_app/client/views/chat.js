@@ -13,9 +13,10 @@ const places = new Map(); // session → what was read there last, while this pa
  * Make the chat tab of a session.
  *
  * @param {string} id
- * @param {App} _
+ * @param {App} app
  */
-export function chatView(id, { model, go }) {
+export function chatView(id, app) {
+  const { model, go } = app;
   /** @type {Placed[]} */
   let rows = [];
   let first = Infinity; // place of the first row that is loaded
@@ -37,7 +38,7 @@ export function chatView(id, { model, go }) {
       setText(newer, count ? `${count} new` : "Newest");
     },
   });
-  const bottom = composer(id, { model, sent: () => list.follow() });
+  const bottom = composer(id, app, () => list.follow());
   const empty = h("p.empty", { role: "status" });
   list.node.prepend(empty);
   const node = h("section.chat", {}, list.node, newer, bottom.node);

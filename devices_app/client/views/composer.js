@@ -4,6 +4,7 @@ import { button, fill, form, h, icon, keyed, setPart, setText, toast } from "../
 import { twoSteps } from "../parts/sheet.js";
 import { bytes, counted, oneLine } from "../parts/text.js";
 import { filesLeft } from "../store/outbox.js";
+import { clipFor, wordsOf } from "./clip.js";
 
 /** @type {Record<string, string>} */
 const STANDS = {
@@ -20,15 +21,18 @@ const NOT_KEPT = "The draft could not be kept: this device's storage is full or 
  * Make the foot of a conversation: waiting messages, the field, stop and resume.
  *
  * @param {string} id
- * @param {{ model: Model; sent(): void }} _
+ * @param {App} app
+ * @param {() => void} sent
  */
-export function composer(id, { model, sent }) {
+export function composer(id, app, sent) {
+  const { model } = app;
   const area = h("textarea", {
     rows: "1",
     "aria-label": "Message to the agent",
     placeholder: "Message",
     enterkeyhint: matchMedia("(pointer: coarse)").matches ? "enter" : "send",
   });
+  const clip = clipFor(area, () => grow());
   const grown = h("div.grow", {}, area); // as high as its text, which the stylesheet repeats unseen
   const send = h("button.round.primary", { type: "submit", "aria-label": "Send" }, icon("send"));
   const delay = button("button.round", () => later(), icon("later"));
@@ -43,50 +47,14 @@ export function composer(id, { model, sent }) {
   const back = button("button.quiet", () => handBack(), "Give back to the terminal");
   const command = h("div");
   const rest = h("div.actions", {}, end, h("span.gap"), resume); // of one that rests
-  const choose = /** @type {any} */ (h("input", { type: "file", multiple: true, hidden: true }));
-  const clip = button("button.round.quiet", () => choose.click(), icon("clip"));
-  clip.setAttribute("aria-label", "Attach pictures or files");
-  const line = form("composer", () => say(), clip, choose, grown, stop, delay, send);
+  const line = form("composer", () => say(), ...clip.parts, grown, stop, delay, send);
   const waiting = h("ul.outgoing");
-  const node = h("div.foot", {}, waiting, why, how, command, take, rest, back, line);
-
-  // Loaded with the first file.
-  /** @type {ReturnType<typeof import("./attaching.js").attaching> | null} */
-  let attached = null;
-  const attaching = async () => {
-    const { attaching, attachedBefore } = await import("./attaching.js");
-    if (!attached) line.before((attached = attaching(() => grow())).node);
-    return { chips: attached, attachedBefore };
-  };
-  /** @param {Iterable<File>} files */
-  const attach = async (files) => {
-    const given = [...files]; // the browser takes its list back
-    try {
-      if (given.length) await (await attaching()).chips.add(given);
-    } catch (/** @type {any} */ error) {
-      toast(error.message, "warn");
-    }
-  };
-  choose.addEventListener("change", () => {
-    attach(choose.files);
-    choose.value = "";
-  });
-  area.addEventListener("paste", (/** @type {ClipboardEvent} */ event) => {
-    const { files, types } = /** @type {DataTransfer} */ (event.clipboardData);
-    if (!files.length || types.includes("text/plain")) return;
-    event.preventDefault();
-    attach(files);
-  });
-  for (const kind of ["dragover", "drop"])
-    line.addEventListener(kind, (/** @type {any} */ event) => {
-      if (!event.dataTransfer?.types.includes("Files")) return;
-      event.preventDefault();
-      attach(event.dataTransfer.files); // none before it is dropped
-    });
+  const node = h("div.foot", {}, waiting, why, how, command, take, rest, back, clip.place, line);
 
   model.draft(id).then((text) => {
     area.value ||= text ?? "";
     paint();
+    clip.takeShared(app).then((shared) => shared && edit(shared));
   });
 
   // Loaded with the first `/` or `@`.
@@ -100,7 +68,7 @@ export function composer(id, { model, sent }) {
 
   const grow = () => {
     grown.dataset.text = area.value;
-    const isReady = attached?.isReady !== false && Boolean(area.value.trim() || attached?.count);
+    const isReady = clip.isReady && Boolean(area.value.trim() || clip.files.length);
     delay.hidden = send.disabled = !isReady;
   };
 
@@ -113,17 +81,17 @@ export function composer(id, { model, sent }) {
     grow();
     if (send.disabled) return;
     const text = area.value.trim();
-    const files = attached?.take() ?? [];
+    const { files } = clip;
+    clip.clear();
     area.value = "";
     grow();
     try {
-      // The bridge takes no message without words: the names are.
-      await model.call("say", id, text || files.map(({ name }) => name).join(", "), more, files);
+      await model.call("say", id, wordsOf(text, files), more, files);
       keep();
       sent();
     } catch (/** @type {any} */ error) {
       edit(text);
-      attached?.put(files);
+      clip.put(files);
       toast(error.message, "warn");
     }
   };
@@ -199,8 +167,7 @@ export function composer(id, { model, sent }) {
   };
   /** @param {string} text @param {Attached[]} before */
   const edit = (text, before = []) => {
-    if (before.length)
-      attaching().then(({ chips, attachedBefore }) => chips.put(attachedBefore(before)));
+    clip.putBefore(before);
     area.value = [text, area.value].filter(Boolean).join("\n");
     paint();
     keep();

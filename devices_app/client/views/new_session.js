@@ -13,14 +13,16 @@ import {
   toast,
 } from "../parts/dom.js";
 import { oneLine, shortPath, visible } from "../parts/text.js";
+import { clipFor, wordsOf } from "./clip.js";
 import { askTrust } from "./trust.js";
 
 /**
  * Make the screen that starts a session.
  *
- * @param {App} _
+ * @param {App} app
  */
-export function newSessionView({ model, go }) {
+export function newSessionView(app) {
+  const { model, go } = app;
   const select = h("select", { id: "agent" });
   const others = h("details.browse", { hidden: true });
   const recent = [
@@ -45,6 +47,7 @@ export function newSessionView({ model, go }) {
   const placeholder = "What should the agent do?";
   const worktree = field("input", { id: "worktree", type: "text" });
   const prompt = h("textarea", { id: "prompt", rows: "4", placeholder });
+  const clip = clipFor(prompt, () => paint());
   const start = h("button.primary.wide", { type: "submit" }, "Start");
   const said = h("p.status", { role: "status" });
   const content = form(
@@ -85,6 +88,8 @@ export function newSessionView({ model, go }) {
     ),
     h("label", { for: "prompt" }, "First message"),
     prompt,
+    clip.place,
+    h("div.actions", {}, clip.parts),
     start,
     said,
   );
@@ -151,22 +156,26 @@ export function newSessionView({ model, go }) {
     setText(said, "Starting the agent…");
     try {
       const id = crypto.randomUUID();
-      const [where, words] = [directory, prompt].map(({ value }) => value.trim());
+      const [where, text] = [directory, prompt].map(({ value }) => value.trim());
+      const { files } = clip;
+      const words = wordsOf(text, files);
       const branch = worktree.value.trim();
       const more = { ...(branch && { worktree: branch }), ...(trust && { trust }) };
       const chosen = Object.entries(choices);
       // what is chosen comes before the first message, which is a draft until then
-      if (chosen.length) await model.keepDraft(id, words);
+      if (chosen.length) await model.keepDraft(id, text);
       const first = chosen.length ? "" : words;
-      await model.call("startSession", id, select.value, where, first, more);
+      await model.call("startSession", id, select.value, where, first, more, first ? files : []);
       for (const [option_id, value] of chosen) {
         const payload = { session_id: id, option_id, value };
         const failed = await model.call("ask", "session_set", payload).catch((error) => error);
         if (!(failed instanceof Error)) continue;
         toast(`Not sent yet, for not all was set: ${failed.message}`, "warn");
+        const given = files.map(({ blob, name }) => new File(blob ? [blob] : [], name));
+        app.shared = { text: "", files: given };
         return go.open("session", id);
       }
-      if (chosen.length && words) await model.call("say", id, words);
+      if (chosen.length && words) await model.call("say", id, words, {}, files);
       if (chosen.length) await model.keepDraft(id, "");
       if (node.isConnected) go.open("session", id);
     } catch (/** @type {any} */ error) {
@@ -244,11 +253,12 @@ export function newSessionView({ model, go }) {
     const ready = model.connection.phase === "ready";
     if (ready && !listing) listAgents();
     showOptions();
-    start.disabled = starting || !ready;
+    start.disabled = starting || !ready || !clip.isReady;
     if (ready && !directory.value && !tree.firstChild) browse(""); // proposes the first
     if (!ready) setText(said, "A session can be started when the connection is back.");
     else if (said.textContent.startsWith("A session can")) setText(said, "");
   };
   paint();
+  clip.takeShared(app).then((shared) => (prompt.value ||= shared));
   return { node, paint };
 }
