@@ -47,6 +47,7 @@ _IDS: Final = uuid.UUID("6f1c2a4e-6a53-4f0e-9d53-6c1b1d0f7a70")
 _PNG: Final = b"\x89PNG\r\n\x1a\n"
 _JPEG_END: Final = b"\xff\xd9"
 _SCAN: Final = 0xDA  # the marker after which a JPEG's picture itself comes
+_HEAD_BYTES: Final = 1 << 18  # a JPEG's size stands behind what its camera says
 _FRAMES: Final = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}  # those that say its size
 
 
@@ -72,7 +73,8 @@ def _type_of(data: bytes) -> str:
 
 
 def sides_of(data: bytes) -> tuple[int, int]:
-    """Return width and height of a picture; zeros where they are not said."""
+    """Return width and height of a picture; zeros where its head says none."""
+    data = data[:_HEAD_BYTES]
     try:
         match _type_of(data):
             case "image/png":
@@ -80,7 +82,7 @@ def sides_of(data: bytes) -> tuple[int, int]:
             case "image/jpeg":
                 return _jpeg_sides(data)
             case "image/gif":
-                return struct.unpack_from("<HH", data, 6)
+                return _gif_sides(data)
             case "image/webp":
                 return _webp_sides(data)
     except (struct.error, IndexError):
@@ -97,6 +99,21 @@ def _jpeg_sides(data: bytes) -> tuple[int, int]:
         filled = data[at + 1] == 0xFF
         at += 1 if filled else 2 + int.from_bytes(data[at + 2 : at + 4], "big")
     return 0, 0
+
+
+def _gif_sides(data: bytes) -> tuple[int, int]:
+    """Return the larger of screen and first frame, as browsers draw it."""
+    width, height = struct.unpack_from("<HH", data, 6)
+    at = 13 + (3 << (data[10] & 7) + 1 if data[10] & 0x80 else 0)  # behind its colours
+    while data[at] == 0x21:  # an extension: its kind, and blocks
+        at += 2
+        while data[at]:
+            at += 1 + data[at]
+        at += 1
+    if data[at] == 0x2C:
+        left, top, wide, high = struct.unpack_from("<HHHH", data, at + 1)
+        width, height = max(width, left + wide), max(height, top + high)
+    return width, height
 
 
 def _webp_sides(data: bytes) -> tuple[int, int]:

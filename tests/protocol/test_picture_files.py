@@ -33,7 +33,8 @@ def test_nothing_else_is_a_picture(data: bytes) -> None:
 
 SIDES = {
     "png": png(width=600, height=300),
-    "gif": b"GIF89a\x58\2\x2c\1",
+    "screen": b"GIF89a\x58\2\x2c\1" + bytes(9),
+    "frame": b"GIF89a\1\0\1\0\x80\0\0" + bytes(6) + b"!\xfe\2hi\0,\x50\2\0\0\x08\0\x2c\1",
     "canvas": b"RIFF\0\0\0\0WEBPVP8X\x0a" + bytes(7) + b"\x57\2\0\x2b\1\0",
     "lossless": b"RIFF\0\0\0\0WEBPVP8L" + bytes(4) + b"\x2f\x57\xc2\x4a\0",
     "lossy": b"RIFF\0\0\0\0WEBPVP8 " + bytes(7) + b"\x9d\x01\x2a\x58\2\x2c\1",

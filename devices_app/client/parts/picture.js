@@ -28,12 +28,31 @@ export function pictureOf(bytes) {
 function read(bytes, view) {
   if (text(bytes, 0, 8) === "\x89PNG\r\n\x1a\n")
     return { type: "image/png", width: view.getUint32(16), height: view.getUint32(20) };
-  if (/^GIF8[79]a$/.test(text(bytes, 0, 6)))
-    return { type: "image/gif", width: view.getUint16(6, true), height: view.getUint16(8, true) };
+  if (/^GIF8[79]a$/.test(text(bytes, 0, 6))) return { type: "image/gif", ...gifSize(view) };
   if (text(bytes, 0, 4) === "RIFF" && text(bytes, 8, 4) === "WEBP")
     return { type: "image/webp", ...webpSize(bytes, view) };
   if (text(bytes, 0, 3) === "\xff\xd8\xff") return { type: "image/jpeg", ...jpegSize(view) };
   return null;
+}
+
+// Of the screen, or of a first frame that is larger: browsers draw that.
+/** @param {DataView} view */
+function gifSize(view) {
+  const flags = view.getUint8(10);
+  let at = 13 + (flags & 0x80 ? 3 << ((flags & 7) + 1) : 0); // behind its colours
+  while (view.getUint8(at) === 0x21) {
+    at += 2; // an extension: its kind, and blocks
+    while (view.getUint8(at)) at += 1 + view.getUint8(at);
+    at += 1;
+  }
+  const isFrame = view.getUint8(at) === 0x2c;
+  const [left, top, wide, high] = [1, 3, 5, 7].map((by) =>
+    isFrame ? view.getUint16(at + by, true) : 0,
+  );
+  return {
+    width: Math.max(view.getUint16(6, true), left + wide),
+    height: Math.max(view.getUint16(8, true), top + high),
+  };
 }
 
 /** @param {Uint8Array} bytes @param {DataView} view */

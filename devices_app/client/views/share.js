@@ -39,7 +39,7 @@ export function shareView(app) {
     const row = (/** @type {Session} */ session) => {
       const { session_id: id, agent, working_directory: path } = session;
       const about = h("span.meta", {}, dotted(oneLine(shortPath(path)), oneLine(agent)));
-      const words = h("span.row-main", {}, h("span", {}, titleOf(session, id)), about);
+      const words = h("span.row-main", {}, h("span.title", {}, titleOf(session, id)), about);
       const choose = () => give(shared, "session", id);
       return h("li", {}, button("button.row-link", choose, icon("sessions"), words));
     };

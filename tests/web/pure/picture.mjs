@@ -20,7 +20,11 @@ const jpeg = bytes("\xff\xd8\xff\xe1\0\x08secret", "\xff\xff\xc2\0\x0b\x08", [1,
 test("each kind by its bytes", () => {
   const kinds = [
     [png(600, 300), "image/png"],
-    [bytes("GIF89a", [88, 2, 44, 1]), "image/gif"],
+    [bytes("GIF89a", [88, 2, 44, 1], "\0\0\0;"), "image/gif"],
+    [
+      bytes("GIF89a\x01\0\x01\0\x80\0\0\0\0\0\0\0\0!\xfe\x02hi\0,P\x02\0\0\b\0", [44, 1]),
+      "image/gif",
+    ],
     [bytes("RIFF\0\0\0\0WEBPVP8X\x0a\0\0\0\0\0\0\0", [87, 2, 0, 43, 1, 0, 0]), "image/webp"],
     [bytes("RIFF\0\0\0\0WEBPVP8L\0\0\0\0\x2f", [0x57, 0xc2, 0x4a, 0]), "image/webp"],
     [bytes("RIFF\0\0\0\0WEBPVP8 \0\0\0\0\0\0\0\x9d\x01\x2a", [88, 2, 44, 1]), "image/webp"],
