@@ -284,7 +284,7 @@ def test_odd_files(page: Page, session: str, tmp_path: Path) -> None:
     page.find(".composer textarea")
     choose(page, *(tmp_path / name for name in ODD))
     page.wait(f"{CHIPS}.length === {len(ODD)}")
-    hand_over(page, "paste", "../\u202e" + "n" * 300 + ".txt")
+    hand_over(page, "paste", "../\u202e" + "n" * 3000 + ".txt")
     page.wait(f"{CHIPS}.length === {len(ODD) + 1}")
     page.tap(".composer button[type=submit]")
     for name in (*ODD, "n" * 200):
@@ -324,8 +324,26 @@ def test_a_file_that_is_refused(
     page.find(".attached-file", "note.txt")
     page.wait_text("repeats what you say: Take this")
     check(page, axe)
+
+
+def test_files_for_a_session_that_ended(
+    page: Page, phone: Phone, session: str, tmp_path: Path
+) -> None:
+    """What waited without a network is refused then, in words; what was only chosen is gone."""
+    page.expected += [NETWORK, "409 (Conflict)"]
+    (note := tmp_path / "note.txt").write_text("A note")
+    page.open(f"s/{session}").wait_whole()
+    choose(page, note)
+    page.wait_equal(CHIPS, ["note.txt"])
+    page.offline()
+    say(page, "Too late")
+    page.find(".outgoing li", "Kept here. Waits for the connection")
     choose(page, note)
     page.wait_equal(CHIPS, ["note.txt"])
     end(phone, session)
+    page.offline(False)
+    page.find(".outgoing .failed", "Not sent.")
     page.wait_text("This session has ended.")
-    page.wait("!document.querySelector('.composer').checkVisibility()")
+    page.wait("!document.querySelector('.chips').checkVisibility()")
+    page.tap(".outgoing button", "Discard")
+    page.wait(STORED, what="nothing of it stays on the phone")

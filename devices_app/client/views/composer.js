@@ -146,7 +146,7 @@ export function composer(id, app, sent) {
     const observed = session?.kind === "observed";
     const status = session?.session_status;
     const ended = status === "closed" && !session?.resumable;
-    line.hidden = observed || (ended && !area.value);
+    clip.place.hidden = line.hidden = observed || (ended && !area.value);
     stop.hidden = status !== "created" && (session?.turn ?? "idle") === "idle";
     rest.hidden =
       observed ||

@@ -17,8 +17,13 @@ export function shareView(app) {
   const before = backLink(go, "home", "Back to the sessions");
   const node = screen("Send to", { before }, h("div.scroller", {}, place));
 
-  /** @param {Shared} shared @param {ScreenName} name @param {string[]} values */
-  const give = async (shared, name, ...values) => {
+  const list = h("ul.rows", { "aria-label": "Sessions" });
+  /** @type {Shared | null} */
+  let shared = null;
+  let listed = ""; // what the list shows
+
+  /** @param {ScreenName} name @param {string[]} values */
+  const give = async (name, ...values) => {
     app.shared = shared;
     await model.dropShared();
     go.open(name, ...values);
@@ -28,45 +33,52 @@ export function shareView(app) {
     go.open("home");
   };
 
-  /** @param {Shared} shared */
-  const show = (shared) => {
-    const { text, files } = shared;
+  const paint = () => {
     const sessions = Object.values(model.home.sessions)
       .filter(({ kind, session_status: status, resumable }) => {
         return kind === "bridge" && (status !== "closed" || resumable);
       })
-      .sort((a, b) => b.last_activity_at.localeCompare(a.last_activity_at));
-    const row = (/** @type {Session} */ session) => {
-      const { session_id: id, agent, working_directory: path } = session;
-      const about = h("span.meta", {}, dotted(oneLine(shortPath(path)), oneLine(agent)));
-      const words = h("span.row-main", {}, h("span.title", {}, titleOf(session, id)), about);
-      const choose = () => give(shared, "session", id);
-      return h("li", {}, button("button.row-link", choose, icon("sessions"), words));
+      .sort((a, b) => b.last_activity_at.localeCompare(a.last_activity_at))
+      .map((session) => {
+        const { session_id: id, agent, working_directory: path } = session;
+        const about = dotted(oneLine(shortPath(path)), oneLine(agent));
+        return { id, title: titleOf(session, id), about };
+      });
+    if (listed === JSON.stringify(sessions)) return;
+    listed = JSON.stringify(sessions);
+    fill(
+      list,
+      sessions.map(({ id, title, about }) => {
+        const words = [h("span.title", {}, title), h("span.meta", {}, about)];
+        const choose = () => give("session", id);
+        const content = h("span.row-main", {}, words);
+        return h("li", {}, button("button.row-link", choose, icon("sessions"), content));
+      }),
+    );
+  };
+
+  /** @param {Shared} found */
+  const show = (found) => {
+    shared = found;
+    const { text, files } = found;
+    const row = (/** @type {File} */ { name, size }) => {
+      const about = [name ? visibleName(name) : "file", " ", h("span.meta", {}, bytes(size))];
+      return h("li.attached-file", {}, icon("file"), h("span", {}, about));
     };
     fill(
       place,
-      h(
-        "ul.attached",
-        { "aria-label": "Shared" },
-        files.map(({ name, size }) =>
-          h(
-            "li.attached-file",
-            {},
-            icon("file"),
-            h("span", {}, name ? visibleName(name) : "file", " ", h("span.meta", {}, bytes(size))),
-          ),
-        ),
-      ),
+      h("ul.attached", { "aria-label": "Shared" }, files.map(row)),
       text && h("p", {}, visible(text.length > SHOWN ? `${text.slice(0, SHOWN)}…` : text)),
-      button("button.primary.wide", () => give(shared, "new"), "New session"),
-      h("ul.rows", { "aria-label": "Sessions" }, sessions.map(row)),
+      button("button.primary.wide", () => give("new"), "New session"),
+      list,
       button("button.quiet", drop, "Discard"),
     );
   };
 
   model.shared().then(
-    (shared) => (shared ? show(shared) : fill(place, h("p.empty", {}, NOTHING))),
+    (found) => (found ? show(found) : fill(place, h("p.empty", {}, NOTHING))),
     (error) => fill(place, h("p.empty", {}, error.message)),
   );
-  return { node, paint: () => {} };
+  paint();
+  return { node, paint };
 }
