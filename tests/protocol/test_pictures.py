@@ -15,7 +15,7 @@ from sessions_app.agents.events import Chunk, EventQueue, TurnEnded
 
 SIZE = 160 * 1024
 STARTS = {
-    "image/png": b"\x89PNG\r\n\x1a\n",
+    "image/png": b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\1\0\0\0\1",
     "image/jpeg": b"\xff\xd8\xff\xe0",
     "image/gif": b"GIF89a",
     "image/webp": b"RIFF\x10\x00\x01\x00WEBP",
