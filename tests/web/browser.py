@@ -276,7 +276,10 @@ class Page:
 
     def check_accessibility(self, axe: str) -> None:
         """Fail with what axe finds on the screen, once nothing on it moves."""
-        moving = "document.getAnimations().some((one) => one instanceof CSSTransition)"
+        moving = (
+            "document.getAnimations().some((one) => one.playState === 'running' &&"
+            " one.effect.getComputedTiming().endTime !== Infinity)"
+        )
         self.wait(f"!{moving}", what="nothing moves")
         self.driver.execute_script(axe)
         found = self.driver.execute_async_script(
