@@ -79,13 +79,19 @@ class SessionAdmin(ReadOnlyAdmin):
     fields = (
         *("title", "session_id", "state", "reason", "agent_type", "kind", "asks"),
         *("working_directory", "turn", "pending_approvals", "rules_now", "hook_count"),
-        *("created_at", "last_activity_at", "closed_at"),
+        *("runs_in", "created_at", "last_activity_at", "closed_at"),
     )
     list_display_links = ("title", "state")
 
     @display(description="state", ordering="status", label=STATUS_COLOURS)
     def state(self, session: Session) -> str:
         return session.status
+
+    @display(description="host")
+    def runs_in(self, session: Session) -> str:
+        """Show the socket of the process in which its agent runs, if it does (D79)."""
+        stored = f"{session.host_seq} events stored"
+        return f"{session.host} ({stored})" if session.host else ""
 
     @display(description="rules")
     def rules_now(self, session: Session) -> SafeString:

@@ -149,6 +149,12 @@ class Session(models.Model):
     # Of sessions that the bridge runs, or has run (D67):
     # The process that runs the agent; only that one writes what the agent says.
     owner = models.UUIDField(null=True)
+    # Of the process in which its agent runs (D79): the path of its socket; the number of the last
+    # event of it that was stored; and JSON of what the one that owns it must know beside that, as
+    # in session_writer.py.
+    host = models.TextField(default="", db_default="")
+    host_seq = models.BigIntegerField(default=0, db_default=0)
+    host_state = models.TextField(default="", db_default="")
     # The agent's own id of the session: the checkpoint that a resume needs (D35).
     resume_id = models.TextField(default="")
     reason = models.TextField(default="", help_text="Why it is paused or in error.")
@@ -395,6 +401,8 @@ class Command(models.Model):
     # Marked before the agent is told, so that it is told nothing twice.
     taken_at = models.DateTimeField(null=True)
     due_at = models.DateTimeField(null=True, help_text="Of a prompt that waits for its time.")
+    # The id of the host for whose agent it was taken (D79).
+    host = models.CharField(max_length=32, default="", db_default="")
     # Of `set`: null until the agent has answered, then JSON text of what was wrong, or empty.
     answer = models.TextField(null=True)
 

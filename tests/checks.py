@@ -32,8 +32,10 @@ def pytest(words: str, *more: str) -> list[str]:
 
 
 KILLS = "tests/faults/test_kill_one.py tests/faults/test_kill_two.py --instants 1000"
+TURNS = "tests/faults/test_kill_turns.py --instants 1000"
 CRASHES = pytest(KILLS, *SAID)
 OTHERS: list[Step] = [
+    ("turns", pytest(TURNS, *SAID)),
     ("model", pytest("tests/faults/test_state_machine.py", *SAID)),
     ("cycles", pytest("tests/conformance/test_agent_cycles.py -n0 -s")),
     ("races", pytest("tests/conformance/test_approval_race.py -n0 -s")),

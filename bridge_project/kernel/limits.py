@@ -254,6 +254,12 @@ DATA_FILES_POLL_SECONDS: Final = 1.0  # whether files in use are in place; two c
 FAILURE_REPEAT_SECONDS: Final = 600  # between two alerts of a code: others shall be seen too (D51)
 
 # -- agents' processes, and the calls that they ask the bridge to make (D41) -----------------------
+HOST_ALONE_SECONDS: Final = 120  # until a host without a bridge ends its agent (D79)
+HOST_KEPT_BYTES: Final = 64 * MB  # of events that are not stored; then it reads no more
+HOST_FRAME_BYTES: Final = 512 * MB  # of one message on its socket: a prompt with its pictures
+HOST_ANSWER_SECONDS: Final = 5.0  # for a host, or a bridge, to say who it is
+HOST_CLOSE_SECONDS: Final = 10.0  # for its agent to end; what is left then is ended by the guards
+HOST_ACTIVITY_SECONDS: Final = 2.0  # between two signs of life that are no events
 AGENT_END_SECONDS: Final = 2.0  # between asking an agent to end and ending it
 AGENT_LINE_BYTES: Final = 256 * 1024  # of an agent's output read ahead; a line may be longer
 AGENT_MESSAGE_BYTES: Final = 32 * MB  # a file of MAX_MESSAGE_SIZE_MB in JSON is shorter

@@ -12,7 +12,8 @@ from bridge_project.protocol.server_messages import SessionOptions
 from devices_app import audit
 from devices_app.models import Device
 from sessions_app.agents import inbox, offers, prompts
-from sessions_app.agents.driver import Driver, NotOffered, NotTaken
+from sessions_app.agents.driver import NotOffered, NotTaken
+from sessions_app.agents.host.client import HostedDriver
 from sessions_app.log.outbox import outbox
 from sessions_app.models import Command, Session
 
@@ -72,7 +73,7 @@ def options_of(session_pk: int) -> SessionOptions:
     )
 
 
-async def choose_again(driver: Driver, session: Session) -> None:
+async def choose_again(driver: HostedDriver, session: Session) -> None:
     """Have a resumed agent take what stood before, where it still offers that."""
     before = offers.from_text(session.offers).options
     standing = {one.id: one.value for one in driver.offers.options}

@@ -302,9 +302,8 @@ class Driver(ABC):
         """End the agent and everything it started; may be called twice."""
 
 
-def with_error_output(reason: str, driver: Driver) -> str:
+def with_error_output(reason: str, output: str) -> str:
     """Append the agent's error output to a failure's reason that lacks it."""
-    output = driver.error_output
     if not output or output in reason:
         return reason
     return f"{reason.rstrip('.')}. The last that it wrote on its error output: {output}"

@@ -5,7 +5,7 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 from bridge_project.kernel import limits
 from bridge_project.kernel.picture_files import Picture
@@ -212,39 +212,110 @@ class AgentDied(Event):
     reason: str
 
 
+KINDS: Final[tuple[type[Event], ...]] = tuple(
+    one for one in vars().values() if isinstance(one, type) and issubclass(one, Event)
+)
+
+
 def ends_prompt(event: Event) -> bool:
     """Return whether an event ends the turn of a prompt."""
     return isinstance(event, AgentDied) or (isinstance(event, TurnEnded) and not event.own)
 
 
-class EventQueue:
-    """Hold what a driver has reported and the log does not have yet."""
+class Events:
+    """Hold events that nobody has taken yet."""
 
     def __init__(self) -> None:
         self._events: deque[Event] = deque()
         self._chars = 0  # of text in them
-        self._half: Chunk | None = None  # the first half of a character, which waits for the other
-        self._is_tool_use = False  # of the last text
-        self._pictures = Stream()
         self._closed = False
         self._changed = asyncio.Event()
         self._taken = asyncio.Event()
         self.last_activity = 0.0  # the agent's last sign that is no event, by the monotonic clock
+
+    def put(self, event: Event) -> None:
+        """Add an event; a closed queue ignores it."""
+        if not self._closed:
+            self._append(event)
+            self._changed.set()
+
+    def _append(self, event: Event) -> None:
+        self._events.append(event)
+        self._chars += len(event.content) if isinstance(event, Chunk) else 0
+
+    def close(self) -> None:
+        """Take no more events; those in it can still be read."""
+        self._closed = True
+        self._changed.set()
+        self._taken.set()
+
+    @property
+    def waiting(self) -> bool:
+        """Return whether it holds any."""
+        return bool(self._events)
+
+    @property
+    def has_end(self) -> bool:
+        """Return whether the end of a prompt's turn, or of the agent, waits in it."""
+        return any(map(ends_prompt, self._events))
+
+    async def wait_for_room(self) -> None:
+        """Wait while it is full: nothing is read from the agent meanwhile."""
+        while self._is_full() and not self._closed:
+            self._taken.clear()
+            await self._taken.wait()
+
+    def _is_full(self) -> bool:
+        many = len(self._events) >= limits.AGENT_EVENTS_WAITING
+        return many or self._chars >= limits.AGENT_CHARS_WAITING
+
+    async def wait(self) -> bool:
+        """Wait for an event; False when none will come any more."""
+        while not self._events and not self._closed:
+            self._changed.clear()
+            await self._changed.wait()
+        return bool(self._events)
+
+    def take(self) -> list[Event]:
+        """Take all events out, or those up to the first end of a turn."""
+        taken: list[Event] = []
+        while self._events and not (taken and isinstance(taken[-1], TurnEnded)):
+            taken.append(self._events.popleft())
+        self._chars -= sum(len(event.content) for event in taken if isinstance(event, Chunk))
+        self._taken.set()
+        return taken
+
+    async def __aiter__(self) -> AsyncIterator[Event]:
+        while await self.wait():
+            for event in self.take():
+                yield event
+
+
+class EventQueue(Events):
+    """Hold what a driver has reported.
+
+    A character or a picture that comes in pieces is whole in it.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._half: Chunk | None = None  # the first half of a character, which waits for the other
+        self._is_tool_use = False  # of the last text
+        self._pictures = Stream()
 
     def note_activity(self) -> None:
         """Note that the agent gave a sign of life that is no event, such as a thought."""
         self.last_activity = time.monotonic()
 
     def put(self, event: Event) -> None:
-        """Add an event; a closed queue ignores it. A character in two pieces comes whole."""
+        """Add an event; a closed queue ignores it."""
         if self._closed:
             return
         half, self._half = self._half, None
         if not isinstance(event, Chunk) or event.pictures:
             self._add_text(half)
             self._end_text()
-            self._events.append(event)
-            self._chars += len(event.content) if isinstance(event, Chunk) else 0
+            self._append(event)
         elif half is not None and half.is_tool_use == event.is_tool_use:
             self._put_text(replace(event, content=half.content + event.content))
         else:
@@ -272,48 +343,11 @@ class EventQueue:
     def _append_text(self, text: str) -> None:
         if text:
             taken, self._pictures.taken = self._pictures.taken, []
-            self._events.append(Chunk(clean(text), self._is_tool_use, tuple(taken)))
-            self._chars += len(text)
+            self._append(Chunk(clean(text), self._is_tool_use, tuple(taken)))
 
     def close(self) -> None:
         """Take no more events; those in it can still be read."""
         self._add_text(self._half)
         self._end_text()
-        self._half, self._closed = None, True
-        self._changed.set()
-        self._taken.set()
-
-    @property
-    def has_end(self) -> bool:
-        """Return whether the end of a prompt's turn, or of the agent, waits in it."""
-        return any(map(ends_prompt, self._events))
-
-    async def wait_for_room(self) -> None:
-        """Wait while it is full: a driver does not read an agent meanwhile."""
-        while not self._closed and (
-            len(self._events) >= limits.AGENT_EVENTS_WAITING
-            or self._chars >= limits.AGENT_CHARS_WAITING
-        ):
-            self._taken.clear()
-            await self._taken.wait()
-
-    async def wait(self) -> bool:
-        """Wait for an event; False when none will come any more."""
-        while not self._events and not self._closed:
-            self._changed.clear()
-            await self._changed.wait()
-        return bool(self._events)
-
-    def take(self) -> list[Event]:
-        """Take all events out, or those up to the first end of a turn."""
-        taken: list[Event] = []
-        while self._events and not (taken and isinstance(taken[-1], TurnEnded)):
-            taken.append(self._events.popleft())
-        self._chars -= sum(len(event.content) for event in taken if isinstance(event, Chunk))
-        self._taken.set()
-        return taken
-
-    async def __aiter__(self) -> AsyncIterator[Event]:
-        while await self.wait():
-            for event in self.take():
-                yield event
+        self._half = None
+        super().close()

@@ -6,7 +6,6 @@ D36, D46).
 
 import uuid
 from collections.abc import Collection
-from contextlib import suppress
 from typing import Any, NamedTuple
 
 import structlog
@@ -22,7 +21,7 @@ from sessions_app.agents import inbox, session_writer
 from sessions_app.agents.offers import Offers
 from sessions_app.agents.past.store import PastSession
 from sessions_app.agents.sanitize import storable_reason
-from sessions_app.agents.session_writer import OwnershipLost, writing
+from sessions_app.agents.session_writer import writing
 from sessions_app.approvals import service as approvals
 from sessions_app.log.outbox import outbox
 from sessions_app.models import Feed, LogRow, Process, Session, ToolCall
@@ -187,11 +186,14 @@ def _check_limit() -> None:
 # -- states (D35); each raises OwnershipLost -----------------------------------------------------
 
 
-def activate(session_pk: int, asks: bool | None, offers: Offers, picture_bytes: int = 0) -> None:
+def activate(
+    session_pk: int, host: str, asks: bool | None, offers: Offers, picture_bytes: int
+) -> None:
     """Mark the session as active; tell all devices if it is new or was closed.
 
-    They are warned once when its agent does not ask, or when that is unknown (D59). ``offers``:
-    what a person may choose; ``picture_bytes``: of the largest picture that it takes.
+    They are warned once when its agent does not ask, or when that is unknown (D59). ``host``: where
+    its agent runs; ``offers``: what a person may choose; ``picture_bytes``: of the largest picture
+    that it takes.
     """
     with writing(session_pk, leases.current()) as writer:
         session, before = writer.session, writer.session.asks
@@ -202,6 +204,7 @@ def activate(session_pk: int, asks: bool | None, offers: Offers, picture_bytes: 
         if former == Session.Status.CREATED:
             before = True
         session.asks, session.picture_bytes = asks, picture_bytes
+        session.host, session.host_seq, session.host_state = host, 0, ""
         writer.take_offers(offers)
         if asks is not True and asks is not before:
             writer.notify(notifications.acts_without_asking(session))
@@ -289,28 +292,40 @@ def cancel_start(session_pk: int, device: Device | None) -> bool:
 # -- sessions whose process is gone ----------------------------------------------------------------
 
 
-def pause_orphans(
-    known: Collection[int], suspected: Collection[Owned] | None = None
-) -> frozenset[Owned]:
-    """Pause sessions of dead processes, and those of this one that it does not run.
+def find_orphans(known: Collection[int]) -> frozenset[Owned]:
+    """Find sessions of dead processes, and those of this one that it does not run.
 
-    ``known``: those that it runs. ``suspected``: those found by the last check; only they are
-    paused, and the others returned. None: all are paused.
+    ``known``: those that it runs.
     """
     ours = leases.current()
     living = Process.objects.filter(lease_until__gt=leases.clock()).exclude(pk=ours)
     held = Session.objects.filter(kind=Session.Kind.BRIDGE, owner__isnull=False)
-    found_now = set()
-    for pk, owner in list(held.exclude(owner__in=living.values("pk")).values_list("pk", "owner")):
-        if owner is None or (owner == ours and pk in known):
-            continue
-        if suspected is not None and (pk, owner) not in suspected:
-            found_now.add((pk, owner))
-            continue
-        with suppress(OwnershipLost):  # another process was quicker
-            pause(pk, DIED, owner)
-            log.warning("session_orphaned", session=pk, owner=str(owner))
-    return frozenset(found_now)
+    found = held.exclude(owner__in=living.values("pk")).values_list("pk", "owner")
+    return frozenset(
+        (pk, owner) for pk, owner in found if owner and (owner != ours or pk not in known)
+    )
+
+
+def inherit(session_pk: int, owner: uuid.UUID) -> Session | None:
+    """Take a session over from a dead process, whose agent may run (D79).
+
+    Return None when another process was quicker.
+    """
+    held = Session.objects.filter(pk=session_pk, owner=owner)
+    return get_session(session_pk) if held.update(owner=leases.current()) else None
+
+
+def find_hosts() -> frozenset[str]:
+    """Return the paths of the hosts in which sessions run."""
+    return frozenset(
+        Session.objects.exclude(host="").exclude(owner=None).values_list("host", flat=True)
+    )
+
+
+def is_elsewhere(session_pk: int, host: str) -> bool:
+    """Return whether another process runs the session, in the same host."""
+    held = Session.objects.filter(pk=session_pk, host=host).exclude(owner=None)
+    return held.exclude(owner=leases.current()).exists()
 
 
 class InUse(NamedTuple):

@@ -19,7 +19,7 @@ from bridge_project.kernel.threads import agent_writers, disk
 from sessions_app import attachments
 from sessions_app.agents import inbox
 from sessions_app.agents.breaker import Breaker
-from sessions_app.agents.driver import Attached, Driver, NotOffered, NotTaken, Verdict
+from sessions_app.agents.driver import Attached, NotOffered, NotTaken, Verdict
 from sessions_app.agents.events import (
     AgentDied,
     ApprovalAsked,
@@ -33,6 +33,7 @@ from sessions_app.agents.events import (
     TurnSilent,
     ends_prompt,
 )
+from sessions_app.agents.host.client import HostedDriver
 from sessions_app.agents.offers import NOT_OFFERED
 from sessions_app.agents.sanitize import coalesce
 from sessions_app.agents.session_writer import OwnershipLost, SessionLog
@@ -51,8 +52,8 @@ BACKGROUND_PASSES, BACKGROUND_SECONDS = 10, 0.3
 
 # Why a session's run is over. "died": the agent ended, which the log already says; "released": the
 # session was ended, or another process has it; "stuck": the agent did not stop when told to;
-# "expired": nobody has watched it for the grace time.
-How = Literal["stopped", "idle", "stuck", "failed", "died", "released", "expired"]
+# "expired": nobody has watched it for the grace time; "left": its agent goes on without a bridge.
+How = Literal["left", "stopped", "idle", "stuck", "failed", "died", "released", "expired"]
 
 
 class SessionRunner:
@@ -65,7 +66,7 @@ class SessionRunner:
     def __init__(
         self,
         session: Session,
-        driver: Driver,
+        driver: HostedDriver,
         breaker: Breaker,
         end: Callable[[SessionRunner, How, str], None],
     ) -> None:
@@ -75,10 +76,10 @@ class SessionRunner:
         self.driver = driver
         self.breaker = breaker
         self._end = end
-        self._session_log = SessionLog(session.pk)
+        self._session_log = SessionLog(session)
         self._wake = asyncio.Event()
-        self.busy = False  # a turn runs
-        self._interrupted = False
+        self._interrupted = self._session_log.interrupted
+        self.busy = self._session_log.prompted or self._interrupted  # a turn runs
         self._ending = False  # the turn has ended, and its end is being stored
         self._stopping = False
         # the agent ended by itself; its session may have no owner any more
@@ -95,6 +96,8 @@ class SessionRunner:
         self._writer, self._commander = self._task(self._write()), self._task(self._command())
         loop = asyncio.get_running_loop()
         inbox.runners[self.session_pk] = partial(loop.call_soon_threadsafe, self._wake.set)
+        if self._interrupted:
+            self._watch()
         self._wake.set()
 
     def wake(self) -> None:
@@ -114,14 +117,20 @@ class SessionRunner:
             self._explained_at = now
             self.driver.events.put(TurnSilent())
 
-    async def stop(self) -> None:
-        """End the agent, and store what it has reported, within a bounded time."""
+    async def stop(self, *, leave: bool = False) -> None:
+        """End the agent, and store what it has reported, within a bounded time.
+
+        ``leave``: its host goes on, for the next process.
+        """
         self._stopping = True
         inbox.runners.pop(self.session_pk, None)
         for work in (self._commander, self._watchdog, self._cleaner, self._choosing):
             if work is not None:
                 work.cancel()
-        await close(self.driver, self.session_id)
+        if leave:
+            self.driver.leave()
+        else:
+            await close(self.driver, self.session_id)
         self.driver.events.close()
         # the database may be slow, or away
         await asyncio.wait({self._writer}, timeout=limits.AGENT_CLOSE_SECONDS)
@@ -150,12 +159,11 @@ class SessionRunner:
             wait = written + limits.STREAM_COALESCE_SECONDS - time.monotonic()
             if wait > 0 and not self._stopping:
                 await asyncio.sleep(wait)
-            await self._write_batch(events.take())
+            await self._write_batch(events.take(), events.taken)
+            self.driver.stored(events.taken)
             written = time.monotonic()
-        if not self._stopping and not self.died:
-            await self._write_batch([AgentDied("The agent ended and gave no reason.")])
 
-    async def _write_batch(self, batch: list[Event]) -> None:
+    async def _write_batch(self, batch: list[Event], number: int) -> None:
         kinds = {type(event) for event in batch}
         self._ending = any(map(ends_prompt, batch))
         if any(isinstance(event, StoppedAsking) and event.interrupted for event in batch):
@@ -179,7 +187,7 @@ class SessionRunner:
         if pictures := [picture for event in shown for picture in event.pictures]:
             # before the transaction: nobody waits for the disk
             await asyncio.to_thread(attachments.write_pictures, self.session_pk, pictures)
-        await agent_writers.retry(self._session_log.write, coalesce(batch), busy=self.busy)
+        await agent_writers.retry(self._session_log.write, coalesce(batch), number, busy=self.busy)
         tail.changes += OffersChanged in kinds
         if kinds != {TurnSilent}:
             self.used_at = time.monotonic()
@@ -217,17 +225,23 @@ class SessionRunner:
     # -- from the inbox to the agent ---------------------------------------------------------------
 
     async def _command(self) -> None:
+        # what a former process had taken, and could not hand on
+        received = self.driver.received
+        for left in await agent_writers.retry(self._session_log.not_received, received):
+            await self._try_to_obey(left)
         while True:
             await self._wake.wait()
             self._wake.clear()
             while command := await agent_writers.retry(self._session_log.take, busy=self.busy):
                 self.used_at = time.monotonic()
-                try:
-                    await self._obey(command)
-                except Exception as error:  # whatever it is, an agent that hears nothing is gone
-                    log.exception("driver_failed", session=self.session_id, command=command.kind)
-                    reason = f"The agent takes no more input: {error}"
-                    self.driver.events.put(AgentDied(reason))
+                await self._try_to_obey(command)
+
+    async def _try_to_obey(self, command: Command) -> None:
+        try:
+            await self._obey(command)
+        except Exception as error:  # whatever it is, an agent that hears nothing is gone
+            log.exception("driver_failed", session=self.session_id, command=command.kind)
+            self.driver.events.put(AgentDied(f"The agent takes no more input: {error}"))
 
     async def _obey(self, command: Command) -> None:
         payload = json.loads(command.payload)
@@ -238,9 +252,9 @@ class SessionRunner:
             if self._cleaner is not None and not self._cleaner.done():
                 self._cleaner.cancel()  # what is started from now on is not to be ended
                 await self.driver.end_background()
-            await self._give(payload)
+            await self._give(command.pk, payload)
         elif command.kind == inbox.Kind.STEER:
-            await self._give(payload, steering=payload["message_id"])
+            await self._give(command.pk, payload, steering=payload["message_id"])
         elif command.kind == inbox.Kind.DECIDE:
             call_id = self._session_log.call_of(payload["tool_call_id"])
             # a command of an earlier version has no reason and no option
@@ -248,18 +262,22 @@ class SessionRunner:
             verdict = Verdict(payload["decision"], payload["modifications"], *said)
             if self._interrupted:
                 verdict = Verdict("rejected", reason=DECIDED_TOO_LATE)
-            if call_id is None or not self.driver.approvals.decide(call_id, verdict):
+            if call_id is None:
                 log.info("decision_too_late", session=self.session_id, call=payload["tool_call_id"])
+            else:
+                self.driver.decide(call_id, verdict, command.pk)
         elif command.kind == inbox.Kind.SET:
             chosen = payload["option_id"], payload["value"]
             self._choosing = self._task(self._choose(command.pk, *chosen, after=self._choosing))
         else:
-            await self.interrupt()
+            await self.interrupt(command.pk)
 
-    async def _give(self, payload: dict[str, Any], steering: str | None = None) -> None:
+    async def _give(
+        self, key: int, payload: dict[str, Any], *, steering: str | None = None
+    ) -> None:
         # a command of an earlier version has no attachments
         attached = [self._attached(one) for one in payload.get("attachments", ())]
-        await self.driver.give(payload["content"], attached, steering=steering)
+        await self.driver.give(payload["content"], attached, key, steering=steering)
 
     def _attached(self, given: dict[str, Any]) -> Attached:
         names = ("attachment_id", "name", "type", "given")
@@ -277,20 +295,20 @@ class SessionRunner:
             await asyncio.wait({after})
         answer = ChoiceAnswered(command_pk)
         try:
-            await self.driver.choose(option_id, value)
+            await self.driver.choose(option_id, value, command_pk)
         except NotOffered:
             answer = ChoiceAnswered(command_pk, "PROTO_INVALID_MESSAGE", NOT_OFFERED)
         except NotTaken as error:
             answer = ChoiceAnswered(command_pk, "AGENT_ERROR", str(error))
         self.driver.events.put(answer)
 
-    async def interrupt(self) -> None:
+    async def interrupt(self, key: int = 0) -> None:
         """Stop the turn, or a call outside one, and what the agent's commands left (D40)."""
         if self.busy:
             self._interrupted = True
             self._watch()
         if self.busy or self._session_log.acts:
-            await self.driver.interrupt()
+            await self.driver.interrupt(key)
         if not self.busy:
             self._clean()
 
@@ -316,8 +334,8 @@ class SessionRunner:
             self._end(self, "stuck", DID_NOT_STOP)
 
 
-async def close(driver: Driver, session_id: str) -> None:
-    """Close a driver within AGENT_CLOSE_SECONDS; what is left ends with the bridge."""
+async def close(driver: HostedDriver, session_id: str) -> None:
+    """Close a driver within AGENT_CLOSE_SECONDS; what is left is ended then."""
     try:
         async with asyncio.timeout(limits.AGENT_CLOSE_SECONDS):
             await driver.close()

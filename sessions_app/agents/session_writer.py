@@ -1,7 +1,7 @@
 """Store what a session's agent does: rows, approvals, states (D35, D37, D40)."""
 
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
@@ -21,6 +21,7 @@ from bridge_project.protocol.resources import Picture, ToolOutcome, Usage
 from bridge_project.protocol.types import FinishReason, MessageState, SessionEndReason
 from sessions_app import attachments, leases, notifications
 from sessions_app.agents import events, inbox, sanitize, usage
+from sessions_app.agents.host import sockets
 from sessions_app.agents.offers import Offers
 from sessions_app.approvals import service as approvals
 from sessions_app.approvals.rules import store as rules
@@ -35,7 +36,8 @@ log = structlog.get_logger("bridge.agent")
 _STATE = ("kind", "status", "reason", "owner", "closed_at", "expired", "forgotten", "asks", "rules")
 _TURN = ("turn", "doing", "pending_approvals")
 _TOLD = ("resume_id", "title", "usage", "offers", "offered", "picture_bytes")  # by the agent
-_SAVED = (*_STATE, *_TURN, *_TOLD, "open_message", "last_activity_at")
+_HOST = ("host", "host_seq", "host_state")
+_SAVED = (*_STATE, *_TURN, *_TOLD, *_HOST, "open_message", "last_activity_at")
 
 
 class OwnershipLost(Exception):
@@ -275,8 +277,8 @@ class SessionWriter:
             self.session.set_turn(Session.Turn.IDLE)
 
     def _cut_turn(self, reason: str, finish: FinishReason) -> None:
-        """End the calls, the stream, and the rules that an agent leaves."""
-        self.session.rules = ""
+        """End the calls, the stream, the rules and the host that an agent leaves."""
+        self.session.rules = self.session.host = self.session.host_state = ""
         cut = self.in_turn
         self.reject_pending(reason)
         approvals.fail_unfinished_calls(self.box, self.session, reason)
@@ -345,20 +347,40 @@ class SessionLog:
     """Store a running agent's events and take its commands, one transaction a call.
 
     The methods raise OwnershipLost. A failed try may be repeated: if it had committed and only the
-    answer was lost, nothing is done twice.
+    answer was lost, nothing is done twice. What it must know beside the log is stored in the same
+    transactions, so that another process can go on (D79).
     """
 
-    def __init__(self, session_pk: int) -> None:
-        self._session_pk = session_pk
+    def __init__(self, session: Session) -> None:
+        self._session_pk = session.pk
         self._owner = leases.current()
-        self._prompted = False  # the turn of a prompt has begun
-        self._prompt_id = ""  # its message
-        self.acts = False  # as of the last event: in a turn, or with a call outside one
-        self._ids: dict[str | None, str] = {}  # the agent's id of a call → ours
+        kept = jsontext.loads(session.host_state) if session.host_state else {}
+        self.prompted: bool = kept.get("prompted", False)  # the turn of a prompt has begun
+        self.interrupted: bool = kept.get("interrupted", False)  # and was to be stopped
+        self._prompt_id: str = kept.get("prompt_id", "")  # its message
+        # the agent's id of a call → ours
+        self._ids: dict[str | None, str] = dict(kept.get("ids", ()))
+        self.acts = session.turn != Session.Turn.IDLE  # as of the last event: also outside a turn
         # when a try took a command, by which that command is known again
         self._taking: datetime | None = None
         # the first message of a try to write, and the ids after it
         self._tried: tuple[str, dict[str | None, str]] | None = None
+
+    def _keep(self, session: Session, ids: dict[str | None, str]) -> None:
+        session.host_state = jsontext.dumps(
+            {
+                "prompted": self.prompted,
+                "interrupted": self.interrupted,
+                "prompt_id": self._prompt_id,
+                "ids": [*ids.items()],
+            }
+        )
+
+    def not_received(self, received: Collection[int]) -> list[Command]:
+        """Return the commands that were taken, and have not come to the agent's host."""
+        host = Session.objects.values_list("host", flat=True).get(pk=self._session_pk)
+        taken = Command.objects.filter(session=self._session_pk, host=sockets.id_of(host))
+        return list(taken.exclude(pk__in=received).order_by("taken_at", "pk"))
 
     def take(self, *, busy: bool) -> Command | None:
         """Take the next command; a prompt begins the answer in the same transaction."""
@@ -371,22 +393,29 @@ class SessionLog:
             taken = commands.filter(taken_at=self._taking).first() if self._taking else None
             if taken is None and (taken := inbox.find_next(self._session_pk, busy=busy)):
                 self._taking = timezone.now()
-                commands.filter(pk=taken.pk).update(taken_at=self._taking)
                 if taken.kind == inbox.Kind.STEER and not busy:
                     taken.kind = inbox.Kind.PROMPT  # there is no turn to steer any more
+                host = sockets.id_of(writer.session.host)
+                marked = {"taken_at": self._taking, "host": host, "kind": taken.kind}
+                commands.filter(pk=taken.pk).update(**marked)
                 if taken.kind == inbox.Kind.PROMPT:
-                    self._prompted = True
+                    self.prompted, self.interrupted = True, False
                     self._prompt_id = jsontext.loads(taken.payload).get("message_id", "")
                     writer.close_stream("stop")  # of a turn that the agent began itself
                     writer.open_stream()
                     writer.session.set_calls(writer.session.calls)  # open since before
                 elif taken.kind == inbox.Kind.INTERRUPT:
+                    self.interrupted = self.prompted
                     writer.reject_pending("interrupted")
+                self._keep(writer.session, self._ids)
         self._taking = None
         return taken
 
-    def write(self, batch: Sequence[events.Event], *, busy: bool) -> None:
-        """Write events; ``busy``: of a turn that runs, or ends with them."""
+    def write(self, batch: Sequence[events.Event], number: int, *, busy: bool) -> None:
+        """Write events up to that number.
+
+        ``busy``: they are of a turn that runs, or ends with them.
+        """
         with outbox() as box:
             if self._tried and LogRow.objects.filter(message_id=self._tried[0]).exists():
                 ids = self._tried[1]
@@ -397,11 +426,16 @@ class SessionLog:
                 for event in batch:
                     # the end of a turn of the agent's own is not that of the prompt after it
                     if events.ends_prompt(event):
-                        self._prompted = False
-                    if not (isinstance(event, events.TurnEnded) and event.own and self._prompted):
+                        self.prompted = self.interrupted = False
+                    if isinstance(event, events.StoppedAsking):
+                        self.interrupted |= event.interrupted
+                    if not (isinstance(event, events.TurnEnded) and event.own and self.prompted):
                         writer.write(event)
                 writer.settle()
                 self.acts = writer.session.turn != Session.Turn.IDLE
+                if writer.session.host:  # its agent lives
+                    writer.session.host_seq = max(writer.session.host_seq, number)
+                    self._keep(writer.session, writer.ids)
                 writer.save()
                 ids = writer.ids
                 self._tried = (box.rows[0].id, ids) if box.rows else None

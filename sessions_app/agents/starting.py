@@ -12,7 +12,8 @@ from bridge_project.kernel.threads import agent_writers, disk, readers
 from sessions_app import session_view, working_directory
 from sessions_app.agents import choosing, ownership, registry
 from sessions_app.agents.breaker import Breaker
-from sessions_app.agents.driver import AgentKind, CannotStart, Driver, with_error_output
+from sessions_app.agents.driver import AgentKind, CannotStart, with_error_output
+from sessions_app.agents.host.client import HostedDriver, HostFault
 from sessions_app.agents.session_runner import close
 from sessions_app.agents.session_writer import OwnershipLost
 from sessions_app.models import Session
@@ -28,7 +29,7 @@ class Launch:
     """Hold one start of a session's agent, and its failure notification's id."""
 
     session: Session
-    driver: Driver
+    driver: HostedDriver
     breaker: Breaker
     failure_id: str
 
@@ -62,7 +63,7 @@ async def start_agent(launch: Launch, begun: asyncio.Task[None]) -> None:
         async with asyncio.timeout(limits.AGENT_START_SECONDS):
             await begun
         await choosing.choose_again(driver, session)
-        known = (driver.asks, driver.offers, driver.picture_bytes)
+        known = (driver.path, driver.asks, driver.offers, driver.picture_bytes)
         await agent_writers.retry(ownership.activate, session.pk, *known)
     except asyncio.CancelledError:
         await close(driver, session.session_id)
@@ -88,12 +89,14 @@ async def _not_started(launch: Launch, error: Exception) -> BridgeError:
     elif isinstance(error, TimeoutError):
         seconds = limits.AGENT_START_SECONDS
         reason = f"The agent {agent} was not ready within {seconds:g} seconds."
+    elif isinstance(error, HostFault):  # which has logged it
+        reason = f"The agent {agent} could not be started: {error}"
     else:
         log.error("driver_failed", session=session.session_id, exc_info=error)
         why = getattr(error, "strerror", None) or error
         reason = f"The agent {agent} could not be started: {why}"
     if code != "AGENT_UNAVAILABLE":
-        reason = with_error_output(reason, launch.driver)
+        reason = with_error_output(reason, launch.driver.error_output)
     log.warning("agent_not_started", session=session.session_id, agent=agent, reason=reason)
     if code == "AGENT_ERROR":
         launch.breaker.failed()

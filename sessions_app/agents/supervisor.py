@@ -2,7 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+import uuid
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager, suppress
 from contextvars import Context
 from functools import partial
@@ -19,6 +20,8 @@ from devices_app.models import Device
 from sessions_app import leases, working_directory
 from sessions_app.agents import breaker, ownership, registry, starting, taking_over
 from sessions_app.agents.driver import AgentKind, HistoryMessage
+from sessions_app.agents.host import sockets
+from sessions_app.agents.host.client import HostedDriver, HostFault, forker
 from sessions_app.agents.process import groups
 from sessions_app.agents.session_runner import How, SessionRunner
 from sessions_app.agents.session_writer import OwnershipLost
@@ -47,18 +50,22 @@ class Supervisor:
         # Sessions whose process seemed dead at the last look, or that are on record as this
         # process's, which did not know them yet.
         self._suspected: frozenset[ownership.Owned] = frozenset()
+        self.keeps_agents = False  # for the next process, when this one stops (D79)
 
     # -- the life of the process -------------------------------------------------------------------
 
     @asynccontextmanager
     async def run_agents(self) -> AsyncIterator[None]:
-        """End agents and pause sessions that dead processes left, and check regularly.
+        """Go on with sessions that dead processes left, or pause them; check regularly.
 
-        At the end pause the sessions of this process, and cancel its starts.
+        At the end pause or leave the sessions of this process, and cancel its starts.
         """
         registry.load()
-        await asyncio.to_thread(groups.reap, leases.instance())
-        await agent_writers.run(ownership.pause_orphans, frozenset())
+        named = await agent_writers.run(ownership.find_hosts)
+        await asyncio.to_thread(_end_strangers, named)
+        await self._inherit(await agent_writers.run(ownership.find_orphans, ()))
+        left = await agent_writers.run(ownership.find_hosts)
+        await asyncio.to_thread(groups.reap, leases.instance(), set(map(sockets.id_of, left)))
         self._orphans_checked_at = time.monotonic()
         self._ticker = asyncio.create_task(self._tick())
         yield
@@ -66,10 +73,39 @@ class Supervisor:
         self._ticker = None
         for launch in self._launching.values():
             launch.cancel()
+        kept = self.keeps_agents or await asyncio.to_thread(sockets.keep_mark().exists)
+        how: How = "left" if kept else "stopped"
         for runner in tuple(self._running.values()):
-            self._end(runner, "stopped", STOPPED)
+            self._end(runner, how, STOPPED)
         tasks = (*self._launching.values(), *self._ending.values())
         await asyncio.gather(*tasks, return_exceptions=True)
+        forker.close()
+
+    async def _inherit(self, orphans: Collection[ownership.Owned]) -> None:
+        """Go on with sessions of dead processes, or pause those without an agent."""
+        await asyncio.gather(*(self._inherit_one(*one) for one in orphans))
+
+    async def _inherit_one(self, session_pk: int, owner: uuid.UUID) -> None:
+        session = await agent_writers.run(ownership.inherit, session_pk, owner)
+        if session is None:  # another process was quicker
+            return
+        about = {"session": session.session_id, "owner": str(owner)}
+        try:
+            if not session.host:
+                raise HostFault("its agent had not begun")
+            driver = HostedDriver(session.agent_type)
+            await driver.take_over(session.host, session.host_seq)
+        except HostFault as error:
+            with suppress(OwnershipLost):
+                await agent_writers.retry(ownership.pause, session_pk, ownership.DIED)
+                log.warning("session_orphaned", **about, why=str(error))
+            return
+        log.info("session_inherited", **about)
+        kind = registry.KINDS.get(session.agent_type)
+        counted = breaker.of(session.agent_type, counted=kind is not None and kind.real)
+        runner = SessionRunner(session, driver, counted, self._end)
+        self._running[session_pk] = runner
+        runner.start()
 
     # -- creating and resuming ---------------------------------------------------------------------
 
@@ -152,7 +188,8 @@ class Supervisor:
         with attempted.attempt():
             session, ours = await agent_writers.run(reserve)
             if ours:
-                await self._launch(Launch(session, kind.make(), attempted, failure_id))
+                driver = HostedDriver(kind.name)
+                await self._launch(Launch(session, driver, attempted, failure_id))
         if not ours:
             return await starting.wait_for_start(session)
         return await readers.run(ownership.get_session, session.pk)
@@ -251,6 +288,14 @@ class Supervisor:
 
     async def _end_session(self, runner: SessionRunner, how: How, reason: str) -> None:
         log.info("agent_ended", session=runner.session_id, how=how, reason=reason)
+        if how == "left" or (
+            how == "released"
+            and await agent_writers.retry(
+                ownership.is_elsewhere, runner.session_pk, runner.driver.path
+            )
+        ):
+            await runner.stop(leave=True)
+            return
         if how == "released" and runner.in_use:  # whoever has it now may write at once
             await groups.within(limits.INTERRUPTED_SECONDS, runner.driver.interrupt())
         await runner.stop()
@@ -296,15 +341,13 @@ class Supervisor:
                 self._check(runner, found)
             for pk in starts.keys() - found.held:
                 starts[pk].cancel()
-        sure = SURE_POLLS * limits.POLL_SECONDS
-        if now - self._orphans_checked_at > (
-            sure if self._suspected else limits.LEASE_RENEWAL_SECONDS
-        ):
+        wait = SURE_POLLS * limits.POLL_SECONDS if self._suspected else limits.LEASE_RENEWAL_SECONDS
+        if now - self._orphans_checked_at > wait:
             self._orphans_checked_at = now
             known = frozenset({*self._running, *self._launching, *self._ending})
-            self._suspected = await agent_writers.run(
-                ownership.pause_orphans, known, self._suspected
-            )
+            orphans = await agent_writers.run(ownership.find_orphans, known)
+            sure, self._suspected = orphans & self._suspected, orphans - self._suspected
+            await self._inherit(sure)
 
     def _check(self, runner: SessionRunner, found: ownership.InUse) -> None:
         """End a session that is lost, expired or idle (D35), but not during a turn.
@@ -328,6 +371,14 @@ class Supervisor:
             return
         if now - runner.used_at > limits.AGENT_IDLE_SECONDS and not used:
             self._end(runner, "idle", IDLE)
+
+
+def _end_strangers(named: Collection[str]) -> None:
+    """End the hosts of this bridge that no session names: their starts were cut off."""
+    sockets.keep_mark().unlink(missing_ok=True)
+    for path in sockets.found():
+        if str(path) not in named:
+            HostedDriver.end(path)
 
 
 supervisor = Supervisor()

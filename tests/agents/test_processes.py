@@ -103,7 +103,7 @@ def test_what_survived_the_bridge_is_ended_at_the_next_start(
     both = launchers(bridge)
     for process in both:
         process.suspend()
-    bridge.kill()
+    bridge.kill_all()
     for process in both:
         process.kill()
     psutil.wait_procs(both, 10)

@@ -109,7 +109,7 @@ def test_the_end_of_the_bridge_ends_it(bridge: Bridge, phone: Phone, how: str) -
     """By SIGTERM and by SIGKILL; nothing has to be started again for it."""
     all_left = [Left(bridge, phone, way) for way in WAYS]
     bridge.hang_up()
-    bridge.stop() if how == "stop" else bridge.kill()
+    bridge.stop() if how == "stop" else bridge.kill_all()
     for left in all_left:
         left.assert_ended()
     bridge.start()

@@ -6,7 +6,9 @@ import json
 import os
 import secrets
 import signal
+import socket
 import sqlite3
+import struct
 import subprocess
 import sys
 import threading
@@ -97,6 +99,7 @@ class Bridge:
         self.enter: list[str] = []
         self.dial: Dial | None = None  # how clients reach it there
         self.called: list[Phone] = []
+        self.arguments: list[str] = []  # of `serve`
         self.minted: list[Pairing] = []
         self.next_stock = MINTED_FIRST
         self.minting = threading.Lock()
@@ -139,7 +142,7 @@ class Bridge:
 
     def spawn(self) -> Bridge:
         with self.log.open("ab") as log:
-            self.process = self.popen(["manage.py", "serve"], log)
+            self.process = self.popen(["manage.py", "serve", *self.arguments], log)
         return self
 
     def popen(self, arguments: list[str], log: IO[bytes]) -> Running:
@@ -204,9 +207,24 @@ class Bridge:
         self.running.kill()
         self.running.wait(180)
 
+    def hosts(self) -> list[psutil.Process]:
+        """The processes in which its agents run (D79), whether or not it runs itself."""
+        return [
+            psutil.Process(pid) for pid in map(listener, self.data.glob("hosts/*.socket")) if pid
+        ]
+
+    def kill_all(self) -> None:
+        """Kill it and its agents, as if their machine had ended."""
+        hosts = self.hosts()
+        self.kill()
+        for host in hosts:
+            host.kill()
+
     def restart(self, how: str) -> None:
-        """`stop` is SIGTERM when the phones have just gone, `kill` SIGKILL while they are there."""
-        self.stop() if how == "stop" else self.kill()
+        """`stop` is SIGTERM when the phones have just gone, `kill` SIGKILL while they are there, of
+        the hosts of its agents too.
+        """
+        self.stop() if how == "stop" else self.kill_all()
         self.start()
 
     def memory(self) -> int:
@@ -318,6 +336,20 @@ class Bridge:
         self.accept(hook("SessionStart", session_id))
         for phone in phones:
             phone.expect("session_started", session_id=session_id)
+
+
+def listener(path: Path) -> int:
+    """The process that listens on a Unix socket; 0 for none."""
+    held = os.open(path.parent, os.O_RDONLY)  # the system takes names of about 100 bytes
+    try:
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.connect(f"/proc/self/fd/{held}/{path.name}")
+            cred = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+            return int(struct.unpack("3i", cred)[0])
+    except OSError:
+        return 0
+    finally:
+        os.close(held)
 
 
 def query(database: Path, statement: str) -> list[Any]:

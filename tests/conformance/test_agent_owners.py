@@ -202,6 +202,32 @@ def test_processes_whose_database_was_away_are_not_dead(
 
 
 @pytest.mark.slow
+def test_an_owner_that_is_killed_leaves_its_agents(
+    three: list[QuickBridge], script: Script, far: Phone
+) -> None:
+    """D79: when its lease has ended another process of the machine goes on with them."""
+    first, second, killed = three
+    near = Phone(killed.port, first.pairing().token).ready()
+    asking, speaking = sids = begin(killed, near), begin(killed, near, agent="plain")
+    call_id = asked(near, asking, '/tool Bash {"command": "make test"}')
+    say(near, speaking, "/rate w 600 20")
+    for sid in sids:
+        far.join(sid)
+    far.expect("stream_chunk", session_id=speaking)
+    killed.kill()
+    near.vanish()
+    far.expect("stream_end", session_id=speaking, finish_reason="stop")
+    said = words([one for one in log_of(far, speaking) if one["type"] == "stream_chunk"])
+    assert said == "".join(f"w-{number} " for number in range(600))
+    assert status(second, asking) == "active"
+    decide(far, asking, call_id, "approved")
+    far.expect("tool_result", session_id=asking, tool_call_id=call_id)
+    killed.start()
+    assert [status(second, sid) for sid in sids] == ["active", "active"]
+    for sid in sids:
+        end(far, sid)
+
+
 def test_an_owner_that_is_killed(three: list[QuickBridge], script: Script, far: Phone) -> None:
     """D35, D38, D46: within its lease another process ends the stream, rejects what was pending and
     pauses the sessions; resumed there, no prompt is sent twice; what its agent had started is gone
@@ -219,7 +245,7 @@ def test_an_owner_that_is_killed(three: list[QuickBridge], script: Script, far: 
         far.join(sid)
     far.expect("stream_chunk", session_id=speaking)
     agents = {pid for pid, command in script.processes().items() if " plain " in command}
-    killed.kill()
+    killed.kill_all()
     near.vanish()
     for sid in sids:
         wait_status(second, sid, "paused")

@@ -85,7 +85,7 @@ class Afternoon:
             self._scene("Power fails in the middle of an answer.")
             self._say("/sleep 600")
             wait_until(self._works, "the turn has begun")
-            self.bridge.kill()
+            self.bridge.kill_all()
             self.bridge.start()
             self._keep("trying again in", "connected to", "notice ", "(error)")
             self._type("resume", "-- resumed ")

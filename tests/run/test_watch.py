@@ -77,7 +77,7 @@ def test_a_command_is_not_carried_out_after_the_connection_it_was_meant_for(tmp_
             program.until("trying again")
             bridge.start()
             program.until("connected to", "-- started ")
-            bridge.kill()
+            bridge.kill_all()
             program.until("trying again")
             program.ask("say Hello?", "-- There is no connection at the moment.")
             bridge.start()

@@ -39,7 +39,7 @@ def test_the_bridge_is_killed_in_a_stream(make_bridge: MakeBridge, make_page: Ma
     start_demo(page, bridge, "/sleep 600")
     page.wait_text("5 6 7")
     page.wait_whole()
-    bridge.kill()
+    bridge.kill_all()
     page.wait("document.querySelector('.connection').innerText.includes('Offline')")
     say(page, "Are you still there?")
     page.wait_text("Waits for the connection")

@@ -33,6 +33,11 @@ class Command(BaseCommand):
             " every device must then be paired again"
         )
         parser.add_argument("--new-database", action="store_true", help=anew)
+        kept = (
+            "leave the agents when the bridge is stopped: the next start goes on with them,"
+            " and without one they end two minutes later"
+        )
+        parser.add_argument("--keep-agents", action="store_true", help=kept)
 
     def handle(self, *args: Any, **options: Any) -> None:
         with startup.only_server(conf):
@@ -48,7 +53,9 @@ class Command(BaseCommand):
             # installs the reactor: only here, after everything that can be refused
             from bridge_project.edge import server
             from bridge_project.http.transport_middleware import TransportMiddleware
+            from sessions_app.agents.supervisor import supervisor
 
+            supervisor.keeps_agents = options["keep_agents"]
             server.Server(
                 TransportMiddleware(routes),
                 conf=conf,

@@ -14,6 +14,7 @@ from bridge_project.composition.database_copies import newest_copy
 from bridge_project.kernel.config import conf
 from bridge_project.kernel.database import sqlite_file
 from bridge_project.operations import service
+from sessions_app.agents.host import sockets
 
 ROOM_BYTES: Final = 16 * 2**20  # besides the copy, and the table that a migration writes anew
 
@@ -37,6 +38,7 @@ class Command(BaseCommand):
         if names:
             _check_way_back(dumped=options["dumped"])
         unit = service.running_unit(conf)
+        sockets.keep_mark().touch()  # what agents do goes on, and the next start finds it (D79)
         if stopped := service.stop(conf, unit):
             self.stdout.write("The bridge was stopped.")
         try:

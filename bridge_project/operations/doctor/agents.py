@@ -14,6 +14,7 @@ from bridge_project.operations.doctor.snapshot import Snapshot
 from sessions_app.agents import registry
 from sessions_app.agents.driver import AgentKind, CannotStart, Driver, with_error_output
 from sessions_app.agents.events import AgentDied, TurnEnded
+from sessions_app.agents.host import sockets
 from sessions_app.agents.process import groups
 
 DEMO_SECONDS: Final = 4.0  # it needs a tenth of one
@@ -25,6 +26,24 @@ def agents(seen: Snapshot) -> list[Finding]:
     registry.load()
     kinds = registry.KINDS.values()
     return [_check_real(seen, kind) if kind.real else _try(seen, kind) for kind in kinds]
+
+
+def hosts(seen: Snapshot) -> Finding:
+    """Report the processes in which agents run, which may outlive the bridge (D79)."""
+    living, dead = [], []
+    for path in sockets.found():
+        try:
+            living.append(sockets.process_at(path))
+        except OSError as error:
+            dead.append(f"{path.name}: {error.strerror or error}")
+    pids = ", ".join(map(str, living))
+    text = f"{len(living)} sessions have an agent that runs (processes {pids})." if living else ""
+    if living and not seen.holder:
+        ends = f"They wait for a bridge, and end {limits.HOST_ALONE_SECONDS:g} s after it has gone."
+        return warning(f"{text} {ends}", seen.start_command)
+    if dead:
+        text = f"{text} Of {len(dead)} nothing is left but the socket ({'; '.join(dead)})."
+    return ok(text.strip() or "No agent runs.")
 
 
 def _check_real(seen: Snapshot, kind: AgentKind) -> Finding:
@@ -83,11 +102,11 @@ def trial(seen: Snapshot, name: str) -> Finding:
         text = f"There is no agent {name}; known are: {', '.join(registry.KINDS)}."
         return broken(text, f"BRIDGE_ACP_AGENTS='name=command line' {seen.start_command}")
     mark = f"doctor-{os.getpid()}"
-    groups.reap(mark)  # from here on what is started carries this mark, and not the bridge's
+    groups.reap(mark, ())  # from here on what is started carries this mark, and not the bridge's
     try:
         return _try(seen, kind)
     finally:
-        groups.reap(mark)  # whatever a driver that was too slow to close has left
+        groups.reap(mark, ())  # whatever a driver that was too slow to close has left
 
 
 def _try(seen: Snapshot, kind: AgentKind) -> Finding:
@@ -101,9 +120,11 @@ def _try(seen: Snapshot, kind: AgentKind) -> Finding:
             asyncio.run(_run(driver, Path(directory), seconds, prompt))
     except TimeoutError:
         why = f"{kind.name} did not start within {seconds:g} s."
-        return broken(with_error_output(why, driver), again, seen.log_tail)
+        return broken(with_error_output(why, driver.error_output), again, seen.log_tail)
     except CannotStart as error:
-        return broken(with_error_output(str(error), driver), *_remedies(seen, kind), again)
+        return broken(
+            with_error_output(str(error), driver.error_output), *_remedies(seen, kind), again
+        )
     done = "answered a prompt and was closed" if prompt else "was closed, without a prompt"
     name = f"{kind.name} ({kind.version() or 'version unknown'})"
     text = f"{name} started, {done}, in {time.monotonic() - began:.1f} s."

@@ -27,6 +27,7 @@ QUICK: Final[dict[str, Check]] = {
     "spool": machine.spool,
     "hooks": machine.hooks,
     "forwarders": bridge.forwarders,
+    "hosts": agents.hosts,
 }
 # In the order in which they are reported.
 CHECKS: Final[dict[str, Check]] = {

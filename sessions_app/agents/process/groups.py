@@ -1,8 +1,9 @@
 """Start agents' processes, and end them with everything they started.
 
 Each runs below a guard process (``launch.py``), which ends what is below it when it is told to, and
-when the bridge is gone. By two marks in the environment, the bridge's (``BRIDGE_AGENT_OF``, the
-data directory's id) and the run's (``BRIDGE_AGENT_RUN``), a sweep finds what a guard did not end.
+when whoever started it is gone. By two marks in the environment, the bridge's (``BRIDGE_AGENT_OF``,
+the data directory's id, and its host's) and the run's (``BRIDGE_AGENT_RUN``), a sweep finds what a
+guard did not end.
 """
 
 import asyncio
@@ -14,7 +15,7 @@ import sys
 import time
 import uuid
 from asyncio.subprocess import DEVNULL, PIPE, Process, SubprocessStreamProtocol
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 import psutil
@@ -221,7 +222,7 @@ async def end_group(group: Group, *, at_once: bool = False) -> None:
     gone = asyncio.gather(group.closed.wait(), group.process.wait())
     await within(limits.AGENT_END_SECONDS, gone)
     if not group.nothing_left:
-        await asyncio.to_thread(_sweep, AGENT_RUN, group.run)
+        await asyncio.to_thread(_sweep, AGENT_RUN, group.run.__eq__)
     if group.process.stdin is not None:
         group.process.stdin.close()
     # what it printed is read by its reader; without a reader the pipe would stay open for ever
@@ -243,22 +244,37 @@ def mark() -> dict[str, str]:
     return {AGENT_OF: _instance}
 
 
-def reap(instance: str) -> None:
-    """End what an earlier bridge with this data directory left running.
-
-    What is started from here on is marked as ``instance``'s. To be called once, at the start, by
-    the one process that holds the data directory.
-    """
+def mark_as(instance: str) -> None:
+    """Mark what is started from here on as this bridge's, or as one of its hosts'."""
     global _instance
     _instance = instance
-    _sweep(AGENT_OF, instance)
 
 
-def _sweep(name: str, value: str) -> None:
-    """End our user's processes with this mark."""
+def reap(instance: str, hosts: Collection[str]) -> None:
+    """End what an earlier bridge left running, but for what its hosts run.
+
+    It had this data directory. What is started from here on is marked as ``instance``'s. To be
+    called once, at the start, by the one process that holds the data directory.
+    """
+    mark_as(instance)
+    kept = {f"{instance}/{host_id}" for host_id in hosts}
+
+    def is_left(mark: str) -> bool:
+        return mark.partition("/")[0] == instance and mark not in kept
+
+    _sweep(AGENT_OF, is_left)
+
+
+def end_host(instance: str, host_id: str) -> None:
+    """End what a host that has died has left running, if its guards did not."""
+    _sweep(AGENT_OF, f"{instance}/{host_id}".__eq__)
+
+
+def _sweep(name: str, is_meant: Callable[[str], bool]) -> None:
+    """End our user's processes whose mark of this name is meant."""
     clean = 0  # passes that found nothing: one between two programs shows no environment
     for _ in range(_PASSES):
-        found = _marked(name, value)
+        found = _marked(name, is_meant)
         for process in found:
             # psutil knows a number that was given out anew by the time of birth
             with contextlib.suppress(psutil.Error):
@@ -270,8 +286,8 @@ def _sweep(name: str, value: str) -> None:
         time.sleep(_PASS_SECONDS)
 
 
-def _marked(name: str, value: str) -> list[psutil.Process]:
-    """Return our user's processes with this mark, without this one and its parents.
+def _marked(name: str, is_meant: Callable[[str], bool]) -> list[psutil.Process]:
+    """Return our user's processes with such a mark, without this one and its parents.
 
     An agent of one bridge may start another on a copy of the same data.
     """
@@ -281,6 +297,6 @@ def _marked(name: str, value: str) -> list[psutil.Process]:
         # gone meanwhile, or not ours to look into
         with contextlib.suppress(psutil.Error, OSError):
             ours = process.pid not in spared and process.uids().real == uid
-            if ours and process.environ().get(name) == value:
+            if ours and is_meant(process.environ().get(name, "")):
                 found.append(process)
     return found

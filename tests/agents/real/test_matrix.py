@@ -220,7 +220,7 @@ def test_resume(begin: Begin, place: Place) -> None:
     talk.turn("do: say remember the marmalade")
     talk.begin("do: count 2000")
     assert place.processes()
-    bridge.kill()
+    bridge.kill_all()
     bridge.start()
     wait_until(lambda: not place.processes())
     talk.phone.ready()
@@ -234,6 +234,30 @@ def test_resume(begin: Begin, place: Place) -> None:
     assert any("marmalade" in request for request in place.model.heard[heard:])
     said = talk.turn("do: run touch later", "rejected")
     assert len(payloads(said, "approval_required")) == 1 and talk.files() == []
+
+
+def test_outlives(begin: Begin, place: Place) -> None:
+    """The bridge is killed in mid-stream, and while a call waits: both go on as if it had not."""
+    talk = begin()
+
+    def killed() -> None:
+        place.bridge.kill()
+        place.bridge.start()
+        talk.phone.vanish()
+        talk.phone.ready().join(talk.session)
+        assert status(place.bridge, talk.session) == "active"
+
+    talk.begin("do: count 200")
+    killed()
+    assert talk.answer()["payload"]["finish_reason"] == "stop"
+    kept = words(log_of(talk.phone, talk.session))
+    assert kept.split() == [str(number) for number in range(200)]
+    talk.say("do: run touch later")
+    asked = talk.next_stop()["payload"]
+    killed()
+    talk.decide(asked, "approved")
+    assert talk.answer("approved")["payload"]["finish_reason"] == "stop"
+    assert talk.files() == ["later"]
 
 
 def test_command_asks(begin: Begin, place: Place) -> None:
