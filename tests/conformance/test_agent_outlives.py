@@ -3,7 +3,9 @@
 import json
 import os
 import signal
+import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import psutil
 import pytest
@@ -16,11 +18,11 @@ from tests.conformance.agent_tools import (
     status,
     wait_status,
 )
-from tests.conformance.agents import asked, begin, end, log_of, say, start, tool, words
+from tests.conformance.agents import ask, asked, begin, end, log_of, say, start, tool, words
 from tests.conformance.approvals import assert_refused, decide, notifications, of, pending
-from tests.conformance.bridge import Bridge
+from tests.conformance.bridge import Bridge, query
 from tests.conformance.phone import Message, Phone
-from tests.faults.quick import with_limits
+from tests.faults.quick import QuickBridge, with_limits
 from tests.servers import wait_until
 
 script = script_of("plain", "asks")
@@ -268,6 +270,88 @@ def test_a_host_ends_when_no_bridge_comes(hasty: Bridge, script: Script) -> None
         assert_refused(refused, "TOOL_ALREADY_DECIDED", False, session_id)
 
 
+OTHER_VERSION = "from sessions_app.agents.host import wire; wire.VERSION += 1\n"
+
+
+def test_a_host_of_another_version(bridge: Bridge, phone: Phone, script: Script) -> None:
+    """It cannot be spoken with: it is ended, and the session paused, as a stopped one is."""
+    assert isinstance(bridge, QuickBridge)
+    session_id = begin(bridge, phone, agent="plain")
+    bridge.kill()
+    bridge.first = OTHER_VERSION
+    bridge.start()
+    bridge.first = ""
+    assert status(bridge, session_id) == "paused"
+    script.assert_gone()
+    restart(bridge)
+    phone.close()
+
+
+def test_a_database_that_is_older_than_its_host(
+    bridge: Bridge, phone: Phone, script: Script
+) -> None:
+    """What the host has handed over already is not in it: nothing is taken for whole."""
+    session_id = begin(bridge, phone, agent="plain")
+    bridge.kill()
+    database = bridge.data / "bridge.sqlite3"
+    older = {name: (bridge.data / name).read_bytes() for name in files_of(database)}
+    bridge.start()
+    again(bridge, phone, session_id)
+    ask(phone, session_id, "hello")
+    bridge.kill()
+    for name in files_of(database):
+        (bridge.data / name).unlink()
+    for name, data in older.items():
+        (bridge.data / name).write_bytes(data)
+    bridge.start()
+    assert status(bridge, session_id) == "paused"
+    script.assert_gone()
+    phone.close()
+
+
+def files_of(database: Path) -> list[str]:
+    return [one.name for one in database.parent.glob(f"{database.name}*")]
+
+
+def test_a_host_that_is_full(tmp_path: Path, script: Script) -> None:
+    """It reads its agent no more, until a bridge has stored what it holds; nothing is lost."""
+    first = with_limits(HOST_KEPT_BYTES=20_000)
+    with quick_bridge(tmp_path, script, first=first) as bridge, bridge.phones() as [phone]:
+        session_id = begin(bridge, phone, agent="plain")
+        say(phone, session_id, "/rate full 20000 1000000")
+        phone.expect("stream_chunk", session_id=session_id)
+        bridge.kill()
+        [host] = bridge.hosts()
+        [agent] = [pid for pid in script.processes() if pid in family(host)]
+        wait_until(lambda: is_held_up(agent), "the agent waits to be read")
+        assert not [one for one in script.lines("said") if one["label"] == "full"]
+        bridge.start()
+        again(bridge, phone, session_id)
+        ended(bridge, phone, session_id)
+        assert [one for one in script.lines("said") if one["label"] == "full"]
+        rows = query(bridge.data / "bridge.sqlite3", SAID)
+        said = "".join(json.loads(frame)["payload"]["content"] for [frame] in rows)
+        assert said == "".join(f"full-{number} " for number in range(20_000))
+
+
+SAID = "SELECT frame FROM sessions_app_logrow WHERE type = 'stream_chunk' ORDER BY seq"
+
+
+def family(process: psutil.Process) -> list[int]:
+    return [one.pid for one in process.children(recursive=True)]
+
+
+def is_held_up(pid: int) -> bool:
+    """Whether a process writes to its output, and gets nothing out, at ten looks in a row."""
+    looks = set()
+    for _ in range(10):
+        time.sleep(0.05)
+        threads = Path(f"/proc/{pid}/task").glob("*/syscall")
+        writes = any(one.read_text().startswith("1 0x1 ") for one in threads)
+        looks.add((writes, psutil.Process(pid).io_counters().write_chars))
+    return len(looks) == 1 and looks.pop()[0]
+
+
 def test_an_orderly_stop(tmp_path_factory: pytest.TempPathFactory, script: Script) -> None:
     """SIGTERM ends the agents, unless they are to be kept for the next start."""
     with quick_bridge(tmp_path_factory.mktemp("orderly"), script) as bridge:
@@ -294,3 +378,21 @@ def test_an_orderly_stop(tmp_path_factory: pytest.TempPathFactory, script: Scrip
         assert not of(phone, "notification", session_id) or not notifications(
             phone, session_id, "error"
         )
+
+
+def test_an_upgrade(tmp_path: Path, script: Script) -> None:
+    """It has whatever bridge runs leave its agents, once."""
+    bridge = Bridge(tmp_path, BRIDGE_ACP_AGENTS=script.setting).start()
+    with bridge.phones() as [phone]:
+        session_id = begin(bridge, phone, agent="plain")
+        say(phone, session_id, "/rate up 1000 100")
+        phone.expect("stream_chunk", session_id=session_id)
+    assert "The bridge was stopped." in bridge.manage("upgrade").stdout
+    bridge.ended()
+    bridge.start()
+    with bridge.phones() as [phone]:
+        phone.join(session_id)
+        kept = ended(bridge, phone, session_id)
+    assert words(kept).split() == [f"up-{number}" for number in range(1000)]
+    assert bridge.stop() == 0
+    script.assert_gone()

@@ -36,7 +36,10 @@ TURN = """/do for number in range({pieces}):
 
 def open_calls(phone: Phone, decided: Counter[str]) -> list[dict[str, str]]:
     """Calls that the phone is asked about, and has not decided."""
-    asked = [one["payload"] for one in phone.messages if one["type"] == "approval_required"]
+    told = [one for one in phone.messages if one["type"] != "replay_buffer"]
+    for page in [one for one in phone.messages if one["type"] == "replay_buffer"]:
+        told += page["payload"]["messages"]
+    asked = [one["payload"] for one in told if one["type"] == "approval_required"]
     waiting = [one for one in asked if one["tool_call_id"] not in decided]
     return [{name: one[name] for name in ("session_id", "tool_call_id")} for one in waiting]
 
@@ -104,7 +107,7 @@ def epoch(
         phone.ping()
         return all(bridge.session(one)["turn"] == "idle" for one in sessions.values())
 
-    wait_until(ended)
+    wait_until(ended, lambda: str([bridge.session(one) for one in sessions.values()]))
     for label, session_id in sessions.items():
         check(label, log_of(phone, session_id), script)
         assert not [one for one in of(phone, "notification", session_id) if _fault(one)]

@@ -20,7 +20,7 @@ from hooks_app.producer.shell_command import ANSWER_SCRIPT, HOOK_SCRIPT
 KEEP, REMOVE = "keep", "remove"
 # what the bridge makes in its data directory (docs/operations.md); nothing else is removed
 OURS: Final = (
-    *("bridge.sqlite3*", "secrets", "tls", ".env", "instance", "server.json", "spool"),
+    *("bridge.sqlite3*", "secrets", "tls", ".env", "instance", "server.json", "spool", "hosts"),
     *("watch.json", "watch-*.json", "logs", "backups", "before-restore-*", ".restoring-*"),
     *("git", "*.lock"),
 )
