@@ -104,7 +104,8 @@ class Place:
     def __init__(self, directory: Path) -> None:
         self.home = directory / "claude home"
         self.home.mkdir()
-        self.agent = directory / "agent program"
+        self.agent = directory / "agent program" / "claude"
+        self.agent.parent.mkdir()
         self.agent.write_text(UNDER_THE_BRIDGE.format(python=sys.executable))
         self.agent.chmod(0o755)
         self.program = directory / "claude"  # a copy, for its name is what it is known by
@@ -112,11 +113,10 @@ class Place:
 
     @contextmanager
     def bridge(self, directory: Path, **settings: str) -> Iterator[QuickBridge]:
-        first = "import pathlib, sessions_app.agents.claude.program as program\n"
-        first += f"program.program = lambda: pathlib.Path({str(self.agent)!r})\n"
         more = SOONER | {"CLAUDE_CONFIG_DIR": str(self.home), "BRIDGE_MAX_WEBSOCKETS": "100"}
         more["BRIDGE_AGENTS"] = "claude-code"
-        with QuickBridge(directory, first=first, **more | settings) as bridge:
+        more["PATH"] = f"{self.agent.parent}:{os.environ['PATH']}"  # the first that is found
+        with QuickBridge(directory, **more | settings) as bridge:
             bridge.pin = bridge.pairing().pin
             yield bridge
 

@@ -150,26 +150,21 @@ def test_without_redis(pair: Pair, redis_server: Redis, near: Phone, far: Phone)
 
 @pytest.mark.slow
 def test_a_process_that_slept(pair: Pair, script: Script, near: Phone, far: Phone) -> None:
-    """D46: a session that is resumed has one agent, whose words alone are told."""
+    """D46, D79: another process goes on with its sessions; awake again, it leaves them alone."""
     first, second = pair
     script.assert_gone()
-    taken, back = (begun(first, near, "/rate old 6000 100") for _ in range(2))
+    sid = begun(first, near, "/rate old 1500 50")
     with first.asleep():
-        for sid in (taken, back):
-            wait_status(second, sid, "paused")
-        assert resume(second, far, taken)["type"] == "session_ready"
-        id_ = send_start(near, "", back, "", resume=True)
-    assert near.answer_to(id_)["type"] == "session_ready"
-    far.join(back)
-    wait_until(lambda: len(script.processes()) == 2)
-    for sid in (taken, back):
-        assert words(ask(far, sid, "new")).endswith("new")
-        log = log_of(far, sid)
-        kinds = [one["type"] for one in log if one["type"].startswith("stream_")]
-        assert kinds.count("stream_end") == 2 == kinds.count("stream_start")
-        ended = [one["type"] for one in log].index("stream_end")
-        assert "old" not in words(log[ended:]), "what it heard in its sleep is not said"
-        end(far, sid)
+        far.join(sid)
+        far.collect(lambda: "old-1200 " in words(stream(far.messages, sid)), "what goes on")
+    far.expect("stream_end", session_id=sid, finish_reason="stop")
+    said = words([one for one in log_of(far, sid) if one["type"] == "stream_chunk"])
+    assert said == "".join(f"old-{number} " for number in range(1500))
+    assert len(script.processes()) == 1 and status(second, sid) == "active"
+    near.again().join(sid)
+    assert words(ask(near, sid, "new")).endswith("new")
+    end(far, sid)
+    script.assert_gone()
 
 
 @pytest.mark.slow
@@ -228,6 +223,7 @@ def test_an_owner_that_is_killed_leaves_its_agents(
         end(far, sid)
 
 
+@pytest.mark.slow
 def test_an_owner_that_is_killed(three: list[QuickBridge], script: Script, far: Phone) -> None:
     """D35, D38, D46: within its lease another process ends the stream, rejects what was pending and
     pauses the sessions; resumed there, no prompt is sent twice; what its agent had started is gone

@@ -16,6 +16,7 @@ PARTS: dict[str, tuple[str, int, float]] = {
     "backlog": ("returning", 7, 3.0),
     "scale": ("scale", 5, 2.0),
     "idle": ("idle", 1, 30.0),
+    "agents": ("agents", 3, 0.0),
     "client": ("client", 5, 5.0),
 }
 

@@ -217,6 +217,9 @@ class HostedDriver:
             if not isinstance(error, PermissionError):
                 await asyncio.to_thread(_clean_up, Path(path))
             raise HostFault(f"The host of the agent cannot be reached: {error!r}") from error
+        except asyncio.CancelledError:  # it must not take this for a bridge that is there
+            self.kill()
+            raise
         self.received = frozenset(taken.received)
         self._note(taken.known)
         self._reading = asyncio.create_task(self._read(reader))
@@ -225,11 +228,12 @@ class HostedDriver:
         why = GONE
         try:
             while True:
-                await self._take(await wire.read(reader))
+                await self._hear(await wire.read(reader))
         except EOFError:
             pass
         except wire.WireError as error:
             why = f"The bridge cannot read what the agent's process says: {error}"
+            self.kill()
         finally:
             if not self._leaving:
                 self.events.put(AgentDied(why))
@@ -239,7 +243,7 @@ class HostedDriver:
                     waiting.set_exception(HostFault(why))
             self._waiting.clear()
 
-    async def _take(self, message: object) -> None:
+    async def _hear(self, message: object) -> None:
         match message:
             case wire.Reported(number, event):
                 self.events.put(event, number)
@@ -305,6 +309,7 @@ class HostedDriver:
         if self._pid:
             with suppress(OSError):
                 os.kill(self._pid, signal.SIGKILL)
+            self._pid = 0  # which the system may give to another process
         if self._writer is not None:
             self._writer.close()
 
