@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from tests.conformance.agent_tools import PROGRAM, quick_bridge
@@ -41,7 +42,14 @@ class Keeper:
         about = {"modes": (), "log_in": self.name, "configured": True, "unshown": True}
         about |= {"programs": frozenset({self.name, "scripted"}), "resume": "keeper -s {id}"}
         row = f"recipes.Recipe(**{about | more!r})"
-        return f"from sessions_app.agents.acp import recipes\nrecipes.RECIPES += ({row},)\n"
+        code = f"from sessions_app.agents.acp import recipes\nrecipes.RECIPES += ({row},)\n"
+        to_hosts = f"client._FORKER.replace('; main()', {f'; exec({code!r}); main()'!r})"
+        return f"{code}from sessions_app.agents.host import client\nclient._FORKER = {to_hosts}\n"
+
+    def processes(self) -> list[int]:
+        """Those that execute its program."""
+        found = psutil.process_iter(["cmdline"])
+        return [one.pid for one in found if str(self.program) in (one.info["cmdline"] or ())]
 
     @property
     def _setting(self) -> str:

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from tests.agents.drive import carrying
 from tests.conformance.agents import ask, end, words
 from tests.conformance.desk import give_back, refused, take
 from tests.conformance.keeper import Keeper, Session, bridge_of_keeper, keeper_of_module, kept
@@ -208,7 +207,7 @@ def test_a_slow_agent_is_ended(keeper: Keeper, tmp_path: Path) -> None:
         keeper.keep(silent=True)
         error = refused(asked(phone, keeper), "AGENT_UNAVAILABLE")
         assert "within 3 seconds" in error["message"]
-        wait_until(lambda: not carrying(str(keeper.journal)))
+        wait_until(lambda: not keeper.processes())
 
 
 def test_kept_for_a_moment(keeper: Keeper, tmp_path: Path) -> None:
