@@ -4,21 +4,24 @@ The index follows the log beside whatever appends to it, and so also covers a lo
 """
 
 import asyncio
+import json
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 
+import structlog
 from django.db import transaction
 from django.db.models import F, Q, QuerySet
 
-from bridge_project.kernel import limits
+from bridge_project.kernel import failure_alerts, limits
 from bridge_project.kernel.database import STORAGE_ERRORS
-from bridge_project.kernel.text import printable
+from bridge_project.kernel.text import clean, printable
 from bridge_project.kernel.threads import search as thread
-from bridge_project.protocol import jsontext
 from bridge_project.protocol.resources import SearchHit
 from bridge_project.protocol.types import now_text
 from sessions_app.models import LogRow, Said, SaidUpTo, Session
+
+log = structlog.get_logger("bridge.search")
 
 ROWS_AT_ONCE = 500  # in one transaction: nobody waits long for it
 LOOK_SECONDS = 1.0
@@ -37,6 +40,10 @@ async def follow() -> None:
             behind = await thread.run(index_some)
         except STORAGE_ERRORS:
             behind = False  # polling reports it
+        except Exception:
+            log.exception("not_indexed")
+            failure_alerts.report("INTERNAL_ERROR", "search")
+            behind = False
         await asyncio.sleep(0 if behind else LOOK_SECONDS)
 
 
@@ -57,7 +64,7 @@ def index_some() -> bool:
         if seq in frames and feed in sessions:  # both may have been forgotten meanwhile
             for where, text in _texts(type_, frames[seq], feed, seq):
                 about = {"session_id": sessions[feed], "at": moment, "message_id": id_}
-                kept = text[: limits.SEARCH_TEXT_CHARS]
+                kept = clean(text[: limits.SEARCH_TEXT_CHARS])
                 said.append(Said(seq=seq, where=where, text=kept, folded=_fold(kept), **about))
     with transaction.atomic():
         head, _ = SaidUpTo.objects.select_for_update().get_or_create(pk=1)
@@ -72,7 +79,7 @@ def index_some() -> bool:
 
 def _texts(type_: str, frame: str, feed: int, seq: int) -> Iterator[tuple[Said.Where, str]]:
     """Yield what a row says: a prompt, or the end of an answer."""
-    payload = jsontext.loads(frame)["payload"]
+    payload = json.loads(frame)["payload"]
     if type_ == "stream_end":
         if payload["finish_reason"] != "tool_call" and (text := _streamed(feed, seq, payload)):
             yield Said.Where.ANSWER, text
@@ -91,7 +98,7 @@ def _streamed(feed: int, seq: int, end: dict[str, object]) -> str:
     pieces: list[str] = []
     before = LogRow.objects.filter(feed=feed, seq__lt=seq, type__startswith="stream_")
     for type_, frame in before.order_by("-seq").values_list("type", "frame").iterator(100):
-        payload = jsontext.loads(frame)["payload"]
+        payload = json.loads(frame)["payload"]
         if payload["message_id"] != end["message_id"] or type_ == "stream_start":
             break
         if type_ == "stream_chunk" and not payload["is_tool_use"]:
@@ -111,7 +118,7 @@ def forget_old() -> int:
 
 def _fold(text: str) -> str:
     """Return a text as it is compared: in whatever case, width or composition."""
-    return unicodedata.normalize("NFKC", text).casefold().replace("\0", "")
+    return unicodedata.normalize("NFKC", clean(text)).casefold()
 
 
 def _words(query: str) -> list[str]:

@@ -46,10 +46,16 @@ def test_what_was_said_is_found(bridge: Bridge, phone: Phone) -> None:
     """In prompts and last answers, in whatever case; each hit names its row."""
     sid = new_session()
     bridge.watch(phone, sid)
+    deep: list[Any] = []
+    for _ in range(97):
+        deep = [deep]
     said = [
+        hook("UserPromptSubmit", sid, {"prompt": "deep heliotrope", "more": deep}),
         hook("UserPromptSubmit", sid, {"prompt": "Warum ist der Straßentest FLAKY 100%_sure?"}),
         hook("Stop", sid, {"reason": "task_completed", "message": "It waits for 日本語テキスト."}),
         hook("UserPromptSubmit", sid, {"prompt": "x", "context": {"synthetic": True}}),
+        hook("UserPromptSubmit", sid, {"prompt": "half \ud83d, none \0 heliotrope"}),
+        hook("UserPromptSubmit", sid, {"prompt": ["heliotrope"], "context": "text"}),
     ]
     bridge.accept(*said)
     (hit,) = until_found(phone, "flaky STRASSENTEST")
@@ -57,6 +63,9 @@ def test_what_was_said_is_found(bridge: Bridge, phone: Phone) -> None:
     assert "Straßentest FLAKY" in hit["excerpt"]
     (row,) = [one for one in phone.events(sid) if "Straßen" in str(one)]
     assert hit["message_id"] == row["id"]
+    for words in ("none heliotrope", "deep heliotrope"):
+        (hit,) = until_found(phone, words)
+        assert "heliotrope" in hit["excerpt"]
     (hit,) = until_found(phone, "本語テ")
     assert hit["where"] == "answer"
     assert "prompt" in [one["where"] for one in search(phone, "100%_sure")]
