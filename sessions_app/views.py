@@ -83,10 +83,18 @@ class SessionListView(BridgeAPIView):
         operation_id="sessions",
         responses=http.SessionList,
         parameters=[
-            OpenApiParameter("query", str, description="Words that stand in it (D73)."),
+            OpenApiParameter(
+                "query",
+                {"type": "string", "maxLength": limits.SEARCH_QUERY_CHARS},
+                description="Words that stand in it (D73).",
+            ),
             OpenApiParameter("archived", bool, description="Only those that are, or are not."),
-            OpenApiParameter("limit", int, description="At most so many."),
-            OpenApiParameter("before", str, description="Last active before this time."),
+            OpenApiParameter(
+                "limit", {"type": "integer", "minimum": 1}, description="At most so many."
+            ),
+            OpenApiParameter(
+                "before", OpenApiTypes.DATETIME, description="Last active before this time."
+            ),
         ],
     )
     def get(self, request: Request) -> Response:

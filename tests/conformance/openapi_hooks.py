@@ -63,7 +63,10 @@ def filter_failure(
         return not (operation == "hook_batch" and body.get("rejected"))
     if isinstance(failure, RejectedPositiveData):
         # Only an upgrade is accepted there, and none is made here; D12: the file system knows
-        # whether a text can be a path, and is one of what was asked for.
+        # whether a text can be a path, and is one of what was asked for; D70: a message whose
+        # attachment is not there is refused whole.
+        if operation == "session_event" and "attachment is not there" in str(body):
+            return False
         return (operation, body.get("code")) not in {
             ("websocket", "WS_UPGRADE_REQUIRED"),
             ("file_tree", "FILE_INVALID_PATH"),

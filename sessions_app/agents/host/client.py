@@ -29,9 +29,10 @@ from sessions_app.agents.offers import Offers
 from sessions_app.agents.process import groups
 
 GONE: Final = "The process that ran the agent was ended."
-# not `-m`, which would look for programs in the directory where the bridge was started
+# not `-m`, which would look for programs in the directory where the bridge was started; packages
+# are where this process has them
 _FORKER: Final = (
-    "import sys; sys.path.insert(0, sys.argv.pop(1)); "
+    "import json, sys; sys.path[:] = json.loads(sys.argv.pop(1)); "
     "from sessions_app.agents.host.forker import main; main()"
 )
 _ERRORS: Final[dict[str, type[Exception]]] = {
@@ -76,9 +77,10 @@ class Forker:
 
     async def _start(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         ours, theirs = socket.socketpair()
+        path = json.dumps([str(PROJECT_DIR), *filter(os.path.isabs, sys.path)])
         with theirs:
             await asyncio.create_subprocess_exec(
-                *[sys.executable, "-I", "-c", _FORKER, str(PROJECT_DIR), str(theirs.fileno())],
+                *[sys.executable, "-I", "-c", _FORKER, path, str(theirs.fileno())],
                 stdin=DEVNULL,
                 stdout=DEVNULL,
                 stderr=DEVNULL,
