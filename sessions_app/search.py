@@ -96,6 +96,7 @@ def _texts(type_: str, frame: str, feed: int, seq: int) -> Iterator[tuple[Said.W
 def _streamed(feed: int, seq: int, end: dict[str, object]) -> str:
     """Return the answer that a row ends, from the pieces before it."""
     pieces: list[str] = []
+    length = 0
     before = LogRow.objects.filter(feed=feed, seq__lt=seq, type__startswith="stream_")
     for type_, frame in before.order_by("-seq").values_list("type", "frame").iterator(100):
         payload = json.loads(frame)["payload"]
@@ -103,7 +104,8 @@ def _streamed(feed: int, seq: int, end: dict[str, object]) -> str:
             break
         if type_ == "stream_chunk" and not payload["is_tool_use"]:
             pieces.append(payload["content"])
-        if sum(map(len, pieces)) > limits.SEARCH_TEXT_CHARS:
+            length += len(pieces[-1])
+        if length > limits.SEARCH_TEXT_CHARS:
             break
     return "".join(reversed(pieces))
 
@@ -144,7 +146,7 @@ def find(query: str, limit: int, before: datetime | None) -> tuple[list[SearchHi
     ]
     found += [
         (one.last_activity_at, _hit(one, one.last_activity_at, where, text, words))
-        for one, where, text in _named(Session.objects.all(), words)
+        for one, where, text in _named(words)
         if before is None or one.last_activity_at < before
     ]
     found.sort(key=lambda one: one[0], reverse=True)
@@ -154,15 +156,15 @@ def find(query: str, limit: int, before: datetime | None) -> tuple[list[SearchHi
 def sessions_with(query: str) -> QuerySet[Session]:
     """Return the sessions in which all words of a query stand together somewhere."""
     words = _words(query)
-    named = {one.pk for one, _, _ in _named(Session.objects.all(), words)} if words else set()
+    named = {one.pk for one, _, _ in _named(words)} if words else set()
     said = Said.objects.filter(_with_all(words)).values("session") if words else ()
     return Session.objects.filter(Q(pk__in=named) | Q(pk__in=said))
 
 
-def _named(sessions: QuerySet[Session], words: Sequence[str]) -> Iterator[tuple[Session, str, str]]:
+def _named(words: Sequence[str]) -> Iterator[tuple[Session, str, str]]:
     """Yield sessions whose title, or else directory, has all words; where; that text."""
     fields = ("session_id", "title", "working_directory", "last_activity_at")
-    for one in sessions.only(*fields).iterator():
+    for one in Session.objects.only(*fields).iterator():
         for where, text in (("title", one.title), ("directory", one.working_directory)):
             if _has(text, words):
                 yield one, where, text
