@@ -221,6 +221,12 @@ class BridgeError(Exception):
         super().__init__(f"{code}: {self.message}")
 
 
+def invalid_message(message: str, field: str, constraint: str, received: str) -> BridgeError:
+    """Make the error for a field that breaks a rule its model cannot check."""
+    violation = {"field": f"payload.{field}", "constraint": constraint, "received": received}
+    return BridgeError("PROTO_INVALID_MESSAGE", message, violations=[violation])
+
+
 class Ignoring:
     """Suppress a BridgeError with one of these codes, for a `with`."""
 

@@ -10,7 +10,7 @@ from django.utils import timezone
 from bridge_project.kernel import failure_alerts, limits
 from bridge_project.kernel.ages import ages
 from bridge_project.kernel.database import STORAGE_ERRORS
-from bridge_project.kernel.errors import BridgeError
+from bridge_project.kernel.errors import BridgeError, invalid_message
 from bridge_project.kernel.threads import readers, writers
 from bridge_project.protocol import jsontext
 from bridge_project.protocol.catalogue import encode
@@ -46,8 +46,7 @@ def due_at(session: Session, not_before: str | None) -> datetime | None:
 
 
 def _refused(words: str, rule: str) -> BridgeError:
-    violation = {"field": "payload.not_before", "constraint": rule, "received": "string"}
-    return BridgeError("PROTO_INVALID_MESSAGE", words, violations=[violation])
+    return invalid_message(words, "not_before", rule, "string")
 
 
 def _limit_end(session: Session) -> str | None:

@@ -9,7 +9,7 @@ from bridge_project import __version__
 from bridge_project.http import ratelimit
 from bridge_project.kernel import limits
 from bridge_project.kernel.config import conf
-from bridge_project.kernel.errors import BridgeError
+from bridge_project.kernel.errors import BridgeError, invalid_message
 from bridge_project.kernel.threads import readers, writers
 from bridge_project.network.transport import MODE_DESCRIPTIONS, Transport, websocket_url
 from bridge_project.protocol import client_messages as c
@@ -26,7 +26,7 @@ from sessions_app.agents.registry import supported
 from sessions_app.log import reader
 from sessions_app.models import Session
 from sessions_app.socket.connection import ClientConnection
-from sessions_app.socket.dispatch import Disconnect, invalid_message
+from sessions_app.socket.dispatch import Disconnect
 from sessions_app.socket.registry import registry
 
 DIRECT_PUBLIC, CLOCK_SKEW = "DIRECT_PUBLIC_CONNECTION", "CLOCK_SKEW"

@@ -5,6 +5,7 @@ from contextlib import suppress
 from typing import Any
 
 from bridge_project.kernel import limits, threads
+from bridge_project.kernel.errors import invalid_message
 from bridge_project.protocol import push_messages as p
 from bridge_project.protocol.parse import ClientMessage
 from bridge_project.protocol.types import now_text
@@ -13,7 +14,6 @@ from devices_app.push import endpoints, sending, subscriptions
 from sessions_app import push
 from sessions_app.log import reader
 from sessions_app.socket.connection import ClientConnection
-from sessions_app.socket.dispatch import invalid_message
 
 
 async def push_subscribe(connection: ClientConnection, message: ClientMessage) -> p.PushState:

@@ -39,12 +39,6 @@ class Disconnect(BridgeError):
     """Report an error that ends the connection, by its row's close code (D21)."""
 
 
-def invalid_message(message: str, field: str, constraint: str, received: str) -> BridgeError:
-    """Make the error for a field that breaks a rule its model cannot check."""
-    violation = {"field": f"payload.{field}", "constraint": constraint, "received": received}
-    return BridgeError("PROTO_INVALID_MESSAGE", message, violations=[violation])
-
-
 # phase as PROTO_SEQUENCE_ERROR names it → the message that leads on from there
 EXPECTED = {
     "open": "auth",
