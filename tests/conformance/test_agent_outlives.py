@@ -298,6 +298,8 @@ def test_a_database_that_is_older_than_its_host(
     bridge.start()
     again(bridge, phone, session_id)
     ask(phone, session_id, "hello")
+    restart(bridge)  # whoever takes the host over tells it what is stored
+    again(bridge, phone, session_id)
     bridge.kill()
     for name in files_of(database):
         (bridge.data / name).unlink()
