@@ -7,7 +7,7 @@ and a pipe, to which the child's pid is written, and its exit code, in four byte
 
 import atexit
 import gc
-import importlib
+import importlib.util
 import json
 import os
 import runpy
@@ -34,8 +34,10 @@ twisted.web.http unfold.dataclasses unfold.sections uritemplate whitenoise.middl
 """
 PROJECT = """
 bridge_project.composition.startup bridge_project.asgi bridge_project.urls
-bridge_project.management.commands.serve
+bridge_project.management.commands.serve sessions_app.agents.acp.driver
+sessions_app.agents.host.forker
 """
+OPTIONAL = "claude_agent_sdk"  # which not every installation has
 Request = dict[str, Any]
 
 
@@ -43,6 +45,8 @@ def main() -> None:
     control = socket.socket(fileno=int(sys.argv[1]))
     for name in PRELOADED.split():
         importlib.import_module(name)
+    if importlib.util.find_spec(OPTIONAL):
+        importlib.import_module(OPTIONAL)
     _settle()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the system buries the templates
     while received := _receive(control, 1):
@@ -142,6 +146,8 @@ def _become(request: Request) -> None:
     sys.argv, code = list(request["arguments"]), 0
     os.chdir(request["directory"])
     sys.stdout.reconfigure(write_through=True)  # type: ignore[union-attr]
+    if "serve" in sys.argv:
+        _have_forker()
     try:
         exec(compile(request["code"], "<string>", "exec"), {"__name__": "__main__"})
         if sys.argv[0] != "-c":
@@ -154,6 +160,32 @@ def _become(request: Request) -> None:
     atexit._run_exitfuncs()
     sys.stdout.flush()
     os._exit(code)
+
+
+def _have_forker() -> None:
+    """Keep a process that becomes the one that forks hosts, once the bridge wants it (D79)."""
+    from sessions_app.agents.host import client, forker
+
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    if os.fork() == 0:
+        ours.close()
+        os.setsid()
+        if (received := _receive(theirs, 1)) is not None:
+            theirs.close()
+            sys.argv = ["-c", *map(str, received[1])]
+            forker.main()
+        os._exit(0)
+    theirs.close()
+    run, as_made = client.Forker._run, client._FORKER
+
+    async def hand_over(self: client.Forker, control: socket.socket) -> None:
+        if ours.fileno() < 0 or as_made != client._FORKER:  # it has been used; a test changed it
+            await run(self, control)
+        else:
+            socket.send_fds(ours, [b"{}"], [control.fileno()])
+            ours.close()
+
+    client.Forker._run = hand_over  # type: ignore[method-assign]
 
 
 if __name__ == "__main__":

@@ -77,22 +77,26 @@ class Forker:
 
     async def _start(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         ours, theirs = socket.socketpair()
-        path = json.dumps([str(PROJECT_DIR), *filter(os.path.isabs, sys.path)])
         with theirs:
-            await asyncio.create_subprocess_exec(
-                *[sys.executable, "-I", "-c", _FORKER, path, str(theirs.fileno())],
-                stdin=DEVNULL,
-                stdout=DEVNULL,
-                stderr=DEVNULL,
-                pass_fds=[theirs.fileno()],
-                start_new_session=True,
-            )
+            await self._run(theirs)
         reader, writer = await asyncio.open_connection(sock=ours, limit=limits.MB)
         values = {name: value for name, value in vars(limits).items() if name.isupper()}
         numbers = {name: one for name, one in values.items() if isinstance(one, int | float)}
         instance = await asyncio.to_thread(leases.instance)
         writer.write(json.dumps({"limits": numbers, "instance": instance}).encode() + b"\n")
         return reader, writer
+
+    async def _run(self, control: socket.socket) -> None:
+        """Start the process, with this socket."""
+        path = json.dumps([str(PROJECT_DIR), *filter(os.path.isabs, sys.path)])
+        await asyncio.create_subprocess_exec(
+            *[sys.executable, "-I", "-c", _FORKER, path, str(control.fileno())],
+            stdin=DEVNULL,
+            stdout=DEVNULL,
+            stderr=DEVNULL,
+            pass_fds=[control.fileno()],
+            start_new_session=True,
+        )
 
     def close(self) -> None:
         """End that process; the hosts go on."""
