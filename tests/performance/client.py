@@ -82,13 +82,13 @@ def _catch_up(report: Report, page: Page, session: str, rounds: int) -> None:
         page.open("approvals").wait_ready()
         with ours.phones() as [phone]:
             page.js(BACK)
-            page.cdp("Page.setWebLifecycleState", state="frozen")
+            _freeze(page)
             asks = agents.begin(ours, phone)
             agents.tool(phone, asks, command=f"echo waiting {turn}")
             _post(ours, session, number, ROWS)
             number += ROWS
             page.js("window.wanted = arguments[0]", f"echo waiting {turn}")
-            page.cdp("Page.setWebLifecycleState", state="active")
+            _wake(page)
             began = time.monotonic()
             waiting.append(_since_woken(page))
             other = agents.begin(ours, phone)
@@ -180,10 +180,21 @@ def _card(page: Page, command: str) -> float:
 def _back(page: Page) -> float:
     """Freeze the page as a phone does, let its socket die, and bring it back."""
     page.js(BACK)
-    page.cdp("Page.setWebLifecycleState", state="frozen")
+    _freeze(page)
     time.sleep(1)  # what the page is away; nothing is waited for
-    page.cdp("Page.setWebLifecycleState", state="active")
+    _wake(page)
     return float(page.wait("window.back"))
+
+
+def _freeze(page: Page) -> None:
+    page.cdp("Emulation.setFocusEmulationEnabled", enabled=False)
+    page.cdp("Page.setWebLifecycleState", state="frozen")
+
+
+def _wake(page: Page) -> None:
+    """Bring a frozen page back; Chromium leaves it hidden, and a hidden page draws nothing."""
+    page.cdp("Page.setWebLifecycleState", state="active")
+    page.cdp("Emulation.setFocusEmulationEnabled", enabled=True)
 
 
 def _decide(page: Page, command: str) -> float:
@@ -237,7 +248,7 @@ def _post(ours: Bridge, session: str, first: int, count: int) -> None:
 
 
 def _wait_shown(page: Page, number: int) -> None:
-    page.wait(f"{NEWEST}.includes('prompt {number}')")
+    page.wait(f"{NEWEST}.includes('prompt {number}')", seconds=300)  # some megabytes, slowly
 
 
 def _add(report: Report, what: str, found: list[float], limit: float, unit: str = "ms") -> None:
