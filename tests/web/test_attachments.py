@@ -179,6 +179,41 @@ def test_a_reload_in_between_loses_nothing_and_doubles_nothing(
     page.wait(STORED, what="nothing of it stays on the phone")
 
 
+NO_ROOM_FOR_FILES = """
+const put = IDBObjectStore.prototype.put;
+IDBObjectStore.prototype.put = function (value, key) {
+  if (`${key}`.startsWith("files:")) throw new DOMException("No room.", "QuotaExceededError");
+  return key === undefined ? put.call(this, value) : put.call(this, value, key);
+};
+"""
+
+
+def test_no_room_for_a_file(make_page: MakePage, link: Link, tmp_path: Path) -> None:
+    """A message whose file this device cannot keep is not said to be kept; it goes all the same."""
+    page = make_page(link.bridge)
+    page.before_load(NO_ROOM_FOR_FILES)
+    page.pair()
+    page.expected += [NETWORK]
+    start_demo(page, link.bridge, "Hello")
+    session = session_of(page)
+    page.wait_whole()
+    note = tmp_path / "note.txt"
+    note.write_bytes(b"Only here")
+    choose(page, note)
+    page.wait_equal(CHIPS, ["note.txt"])
+    link.cut()
+    say(page, "Take this")
+    page.wait_text("on this page only")
+    say(page, "And this")
+    page.find(".bubble.mine", "Kept here")
+    page.find(".bubble.mine", "on this page only")
+    link.mend()
+    page.wait_text("repeats what you say: Take this")
+    page.wait_text("repeats what you say: And this")
+    assert taken(link.bridge, session, "Take this") == 1
+    assert [path.read_bytes() for path in kept(link.bridge)].count(b"Only here") == 1
+
+
 def test_a_session_begins_with_files(page: Page, bridge: Bridge, tmp_path: Path) -> None:
     """With words of its own, or only with the names."""
     (note := tmp_path / "note.txt").write_text("A note")

@@ -31,6 +31,8 @@ export class Outgoing {
     /** @type {Set<string>} */
     this.uploading = new Set(); // messages
     /** @type {Set<string>} */
+    this.unkept = new Set(); // messages whose files this device has no room for
+    /** @type {Set<string>} */
     this.shown = new Set(); // keys of the approvals that the bridge has shown on this connection
   }
 
@@ -267,11 +269,16 @@ export class Outgoing {
     for (const { files, message } of this.items)
       if (files && !ids.has(message.id)) {
         this.bytes.delete(message.id);
+        this.unkept.delete(message.id);
         all[bytesOf(message.id)] = null;
       }
     this.show(items);
     const isKept = await this.engine.keep("outbox", items, NOT_KEPT, all);
-    if (isKept && this.items.some(({ kept }) => !kept)) this.show(keep(this.items, items));
+    if (!isKept)
+      for (const { message } of items)
+        if (bytesOf(message.id) in beside) this.unkept.add(message.id);
+    const safe = isKept ? items.filter(({ message }) => !this.unkept.has(message.id)) : [];
+    if (safe.some(({ kept }) => !kept)) this.show(keep(this.items, safe));
   }
 
   /** @param {Item[]} items */
