@@ -153,8 +153,6 @@ class SessionEventsView(BridgeAPIView):
                     raise BridgeError("SESSION_CLOSED", error.message) from None
                 if error.code == "PROTO_INVALID_MESSAGE":
                     raise BridgeError("VALIDATION_ERROR", error.message) from None
-                if error.code == "AUTH_FAILED":
-                    raise BridgeError("AUTH_INVALID_TOKEN") from None
                 raise
         body = {"accepted": driven, "event_id": event_id, "session_id": session.session_id}
         return Response(body, status=202)

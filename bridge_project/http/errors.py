@@ -54,6 +54,8 @@ def as_bridge_error(exception: Exception) -> BridgeError | None:
 def exception_handler(exception: Exception, context: dict[str, Any]) -> HttpResponse | None:
     """Answer what a view of the API raised; None leaves it to Django."""
     error = as_bridge_error(exception)
+    if error is not None and error.code == "AUTH_FAILED":  # what a socket is told
+        error = BridgeError("AUTH_INVALID_TOKEN")
     return None if error is None else error_response(context["request"]._request, error)
 
 

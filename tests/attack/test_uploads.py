@@ -84,6 +84,18 @@ def test_a_session_ends_in_the_middle_of_an_upload(slow: Bridge, phone: Phone, g
     assert kept(slow) == []
 
 
+def test_a_device_is_revoked_in_the_middle_of_its_upload(
+    slow: Bridge, phone: Phone, gate: Path
+) -> None:
+    session, pairing = begin(slow, phone), slow.pairing()
+    uploading = Doing(lambda: upload(slow, session, PICTURE, token=pairing.token))
+    wait_until(lambda: len(kept(slow)) == 1, "it is written")
+    slow.manage("revoke_device", pairing.name)
+    gate.touch()
+    assert_error(uploading.done(), 401, "AUTH_INVALID_TOKEN")
+    assert kept(slow) == []
+
+
 def test_a_hook_brings_a_picture(slow: Bridge, phone: Phone, gate: Path) -> None:
     """Whoever else writes to the log does not wait for the disk."""
     session, at_the_desk = begin(slow, phone), new_session()
