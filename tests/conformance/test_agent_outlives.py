@@ -3,8 +3,10 @@
 import json
 import os
 import signal
+import socket
 import time
 from collections.abc import Callable, Iterator
+from contextlib import chdir
 from pathlib import Path
 
 import psutil
@@ -18,14 +20,26 @@ from tests.conformance.agent_tools import (
     status,
     wait_status,
 )
-from tests.conformance.agents import ask, asked, begin, end, log_of, say, start, tool, words
+from tests.conformance.agents import (
+    ask,
+    asked,
+    begin,
+    end,
+    log_of,
+    say,
+    send_start,
+    start,
+    tool,
+    words,
+)
 from tests.conformance.approvals import assert_refused, decide, notifications, of, pending
 from tests.conformance.bridge import Bridge, query
 from tests.conformance.phone import Message, Phone
+from tests.conformance.samples import new_session
 from tests.faults.quick import QuickBridge, with_limits
 from tests.servers import wait_until
 
-script = script_of("plain", "asks")
+script = script_of("plain", "asks", "hangs")
 bridge = bridge_of(BRIDGE_DEMO_SHELL="1")
 
 
@@ -206,15 +220,56 @@ def test_what_lies_in_the_hosts_directory_holds_no_start_up(bridge: Bridge, phon
     session_id = begin(bridge, phone)
     bridge.kill()
     hosts = bridge.data / "hosts"
-    [socket] = hosts.glob("*.socket")
+    [left] = hosts.glob("*.socket")
     (hosts / "0.socket").write_text("no socket")
     (hosts / "1.socket").symlink_to("/dev/null")
-    (hosts / "2.socket").symlink_to(socket)
+    (hosts / "2.socket").symlink_to(left)
     bridge.start()
     again(bridge, phone, session_id)
     assert status(bridge, session_id) == "active"
     end(phone, session_id)
     wait_until(lambda: not bridge.hosts())
+
+
+def test_a_bridge_that_is_killed_while_an_agent_starts(
+    bridge: Bridge, phone: Phone, script: Script
+) -> None:
+    """Nothing of that start is left, and the session can be ended."""
+    session_id = new_session()
+    send_start(phone, bridge.root, session_id, "hangs")
+    wait_until(lambda: script.processes() and bridge.hosts())
+    restart(bridge)
+    script.assert_gone()
+    wait_until(lambda: not bridge.hosts())
+    assert status(bridge, session_id) == "paused"
+    again(bridge, phone, session_id)
+    end(phone, session_id)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
+def test_a_socket_of_another_user(bridge: Bridge, phone: Phone) -> None:
+    """Nothing is said to who listens there; the session is paused."""
+    session_id = begin(bridge, phone, agent="plain")
+    bridge.kill()
+    [path] = bridge.data.glob("hosts/*.socket")
+    [host] = bridge.hosts()
+    host.kill()
+    path.unlink()
+    with socket.socket(socket.AF_UNIX) as planted:
+        with chdir(path.parent):  # the path may be too long
+            planted.bind(path.name)
+        os.seteuid(65534)
+        try:
+            planted.listen()
+        finally:
+            os.seteuid(0)
+        planted.settimeout(10)
+        bridge.start()
+        assert status(bridge, session_id) == "paused"
+        heard, _ = planted.accept()
+        with heard:
+            assert heard.recv(100) == b""
+    phone.close()
 
 
 def test_doctor_counts_them(bridge: Bridge, phone: Phone) -> None:
