@@ -207,7 +207,7 @@ def test_claude_code_runs_the_program_that_is_there(
 
 
 def test_a_bad_name_stops_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    for value in ("codex", "off,qwen", "demo"):
+    for value in ("codex-acp", "off,qwen", "demo"):
         monkeypatch.setenv("BRIDGE_AGENTS", value)
         with pytest.raises(config.ConfError, match=r"^BRIDGE_AGENTS: must be `off` or"):
             config.load()
@@ -218,4 +218,4 @@ def test_a_bad_name_stops_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_every_agent_that_is_looked_for_has_a_row() -> None:
-    assert {"claude-code", *recipes.ROWS} == set(FOUND_AGENTS)
+    assert {"claude-code", "codex", *recipes.ROWS} == set(FOUND_AGENTS)
