@@ -4,7 +4,6 @@ An item is told when it begins and when it has ended; in between codex may ask a
 person is asked about is the item as it was told first, and what its question adds.
 """
 
-import asyncio
 import uuid
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -90,7 +89,9 @@ class Calls:
     def begin(self, thread: str, item: Item) -> None:
         """Report an item that begins, if it is a call."""
         key, seen = (thread, text(item, "id")), changes.shown(item)
-        if seen is not None and key not in self._open and key not in self._past:
+        if seen is not None and key not in self._open:
+            if key in self._past:  # another call, for which the model has chosen the same id
+                self._past.remove(key)
             call = self._describe(thread, text(item, "id"), seen)
             self._open[key] = _Open(call, item)
             self._events.put(events.ToolStarted(call))
@@ -103,6 +104,8 @@ class Calls:
     def end(self, thread: str, item: Item) -> None:
         """Report the end of an item, announced or not."""
         key = thread, text(item, "id")
+        if key not in self._open and key in self._past:  # told at the end of its turn
+            return
         self.begin(thread, item)
         if (found := self._open.pop(key, None)) is None:
             return
@@ -209,7 +212,7 @@ class Calls:
         if found is None or alone:
             key = thread, self._new_id("")
             found = self._open[key] = _Open(self._describe(thread, "", seen), {})
-        found.call = await self._as_asked(found.call, seen, why)
+        found.call = self._as_asked(found.call, seen, why)
         found.asked = seen
         verdict = None if self.interrupted else await self._decision(key, found)
         if alone and self._open.pop(key, None) is not None:
@@ -236,9 +239,9 @@ class Calls:
         else:
             self._events.put(events.ToolStopped(found.call, found.refused or INTERRUPTED))
 
-    async def _as_asked(self, call: Call, seen: Shown, why: str) -> Call:
+    def _as_asked(self, call: Call, seen: Shown, why: str) -> Call:
         """Describe a call with all that a person must know to decide."""
-        places = await asyncio.to_thread(outside, self.directory, seen.places)
+        places = outside(self.directory, seen.places)
         reasons = ". ".join(filter(None, (call.reasoning, clean(why).strip()))) or None
         about = describe_call(call.id or "", seen.tool, seen.params, reasoning=reasons)
         lines = [about.description]

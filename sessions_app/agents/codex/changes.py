@@ -15,6 +15,7 @@ from sessions_app.approvals.tool_result import readable
 
 Params = Mapping[str, Any]
 
+_SPLIT_CHARS: Final = 20_000  # of a command; splitting takes time, while everybody waits
 _MOVED: Final = "\n\nMoved to: "  # at the end of a difference, in words
 # of a question about a command: what it is shown by, and what is its server's own
 _KNOWN: Final = frozenset({
@@ -64,6 +65,8 @@ def shown_command(about: Params) -> Shown:
 
 def _script(command: str) -> str:
     """Return a command's script, without the shell that runs it."""
+    if len(command) > _SPLIT_CHARS:
+        return command
     try:
         program, *arguments = shlex.split(command)
     except ValueError:
