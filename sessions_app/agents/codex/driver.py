@@ -98,6 +98,7 @@ class CodexDriver(Driver):
         self._giving: asyncio.Task[None] | None = None  # a prompt, until codex has answered
         self._prompted = False  # a prompt was given whose turn has not ended
         self._interrupted = False
+        self._held: events.TurnEnded | None = None  # while subagents go on
         self._follow_ups: list[str] = []  # prompts that follow in the same turn of ours
         self._used: Counter[str] = Counter()
         self._retry_told = -math.inf
@@ -204,7 +205,7 @@ class CodexDriver(Driver):
 
     async def prompt(self, content: str, pictures: Sequence[Picture] = ()) -> None:
         self._interrupted = self._calls.interrupted = False
-        self._prompted, self._said = True, False
+        self._prompted, self._said, self._held = True, False, None
         self._used.clear()
         self._follow_ups.clear()
         self._retry_told = -math.inf
@@ -237,6 +238,7 @@ class CodexDriver(Driver):
                 self.events.put(events.PromptMoved("refused", message_id))
                 return
             self._follow_ups.append(content)
+            self._settle()
         except ConnectionError:
             return  # which is reported elsewhere
         self.events.put(events.PromptMoved("given", message_id))
@@ -254,15 +256,22 @@ class CodexDriver(Driver):
         self._interrupted = self._calls.interrupted = True
         self.approvals.withdraw()
         await self._wait_given()
-        for thread, turn in tuple(self._turns.items()):
-            with contextlib.suppress(Refused, ConnectionError):  # it has just ended
-                await self._connection.ask("turn/interrupt", threadId=thread, turnId=turn)
+        await self._stop_turns()
+        self._settle()
         if not self._prompted and not self._turns:
             self._calls.close_all()
             self._calls.interrupted = False
 
+    async def _stop_turns(self) -> None:
+        for thread, turn in tuple(self._turns.items()):
+            with contextlib.suppress(Refused, ConnectionError):  # it has just ended
+                await self._connection.ask("turn/interrupt", threadId=thread, turnId=turn)
+
     def _end_prompt(self, ended: events.TurnEnded) -> None:
-        self._prompted = False
+        self._prompted, self._held = False, None
+        self.approvals.withdraw()
+        if self._turns:
+            self._tell(self._stop_turns())
         self.events.put(ended)
 
     def _turn_completed(self, thread: str, turn: Params) -> None:
@@ -271,17 +280,27 @@ class CodexDriver(Driver):
             return  # of another turn than the one that runs
         self._turns.pop(thread, None)
         self._calls.end_turn(thread)
-        if not self._is_main(thread):
+        if self._is_main(thread):
+            self._message, self._said = "", False
+            ended = replace(_ended(turn), usage=dict(self._used) or None)
+            if is_prompt:
+                self._held = ended
+            else:
+                self.events.put(replace(ended, own=True))
+        self._settle()
+
+    def _settle(self) -> None:
+        """End the prompt's turn once all is over: what follows in it, and its subagents."""
+        if (ended := self._held) is None or self._thread in self._turns:
             return
-        self._message, self._said = "", False
-        ended = replace(_ended(turn), usage=dict(self._used) or None)
-        if not is_prompt:
-            self.events.put(replace(ended, own=True))
-        elif self._follow_ups and not self._interrupted and turn.get("status") == "completed":
+        goes_on = ended == replace(ended, finish_reason="stop", interrupted=False)
+        goes_on = goes_on and not self._interrupted
+        if goes_on and self._follow_ups:
+            self._held = None
             self.events.put(events.AnswerEnded())
             given = _input(self._follow_ups.pop(0))
             self._giving = asyncio.create_task(self._give(given, is_first=False))
-        else:
+        elif not goes_on or not self._turns:
             self._end_prompt(ended)
 
     # -- what codex reports ------------------------------------------------------------------------

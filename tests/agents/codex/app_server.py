@@ -32,6 +32,7 @@ THREAD_FIELDS: Json = {
     "modelProvider": "s",
     "createdAt": 1,
     "updatedAt": 2,
+    "projectId": None,
     "status": {"type": "idle"},
     "cwd": HERE,
     "cliVersion": "0.171.0",

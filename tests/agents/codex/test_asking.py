@@ -1,5 +1,6 @@
 """Codex asks about everything, or it does not start (D59, D75)."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from sessions_app.agents.events import (
 )
 from tests.agents.codex.conftest import Open, heard
 from tests.agents.drive import APPROVED, REJECTED, kinds, only, text
+from tests.servers import wait_until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -321,6 +323,39 @@ say('after')"""
     assert (
         text(said) == "accept\n\nafter" and len([e for e in said if isinstance(e, TurnEnded)]) == 1
     )
+
+
+LATE = """sub = child()
+sub.begin()
+item = sub.command('touch a')
+def late():
+    try:
+        say(sub.may(item))
+        sub.over(item, exitCode=0)
+        sub.end()
+    except Interrupted:
+        sub.end(status='interrupted')
+threading.Thread(target=late).start()"""
+
+
+async def test_a_turn_lasts_until_its_subagents_are_done(opened: Open) -> None:
+    """Else the question would end with it; a message meanwhile is given at once."""
+    drive = await opened()
+    await drive.driver.prompt(LATE)
+    asked = await drive.said_one(ApprovalAsked)
+    journal = drive.directory.parent / "journal"
+    await asyncio.to_thread(wait_until, lambda: '"turn/completed"' in journal.read_text())
+    await drive.driver.steer("note('thread/name/updated', threadName='Steered')", "m-1")
+    await drive.said_one(TitleChanged)
+    assert not drive.of(TurnEnded)
+    drive.driver.approvals.decide(asked.call.id, APPROVED)
+    await drive.said_one(TurnEnded)
+    assert drive.of(ToolSucceeded) and text(drive.said) == "accept"
+    drive.said.clear()
+    await drive.driver.prompt(LATE)
+    await drive.said_one(ApprovalAsked)
+    await drive.driver.interrupt()
+    assert (await drive.said_one(TurnEnded)).finish_reason == "stop"
 
 
 @pytest.mark.parametrize("asks", [True, False])

@@ -230,6 +230,7 @@ async def test_a_flood_waits(
         if isinstance(event, TurnEnded):
             break
     assert text(said).replace("x", " ").split() == [*map(str, range(300))]
+    assert (root / "said").exists()
     await driver.close()
 
 
