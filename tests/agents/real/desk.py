@@ -8,7 +8,7 @@ import os
 import pty
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +19,12 @@ from tests.agents.real.place import Place
 class DeskProgram:
     """Speaks the protocol with it, one request at a time."""
 
-    def __init__(self, place: Place, directory: Path) -> None:
+    def __init__(
+        self, place: Place, directory: Path, command: Sequence[str | Path] | None = None
+    ) -> None:
         self.directory = directory
         self.process = subprocess.Popen(
-            recipes.ROWS[place.agent.name].command,
+            command or recipes.ROWS[place.agent.name].command,
             cwd=directory,
             env={**os.environ, **place.environment},
             stdin=subprocess.PIPE,
@@ -53,6 +55,11 @@ class DeskProgram:
         session = str(made["sessionId"])
         self.ask("session/prompt", sessionId=session, prompt=[{"type": "text", "text": text}])
         return session
+
+    def end(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGTERM)
+        self.process.communicate()
 
 
 @contextlib.contextmanager
@@ -86,6 +93,4 @@ def desk_program(place: Place, directory: Path) -> Iterator[DeskProgram]:
     try:
         yield program
     finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(program.process.pid, signal.SIGTERM)
-        program.process.communicate()
+        program.end()
