@@ -54,10 +54,7 @@ class Reply:
 
 
 # What agents call the tool that runs a command and the one that writes a file.
-COMMANDS = (
-    *("run_shell_command", "bash", "Bash", "exec_command", "shell_command", "Execute"),
-    "run_terminal_command",
-)
+COMMANDS = ("run_shell_command", "bash", "Bash", "exec_command", "shell_command", "Execute")
 WRITERS = ("write_file", "write", "Write", "create", "Create")
 READERS = ("read_file", "read", "Read", "view", "ReadFile")
 PATHS = ("file_path", "filePath", "path")

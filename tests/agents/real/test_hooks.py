@@ -18,7 +18,7 @@ from hooks_app.producer.shell_command import HOOK_MARK
 from tests.agents.real.desk import DeskProgram, Screen
 from tests.agents.real.models import Handler, Model
 from tests.agents.real.place import SECONDS, Place, place_of
-from tests.agents.real.table import REAL, Real
+from tests.agents.real.table import REAL
 from tests.conformance.approvals import decide, of
 from tests.conformance.phone import Phone
 from tests.conformance.terminal import until
@@ -34,15 +34,12 @@ class Way:
 
     ``words``: its command. One that shows nothing when it is ready does not start in a terminal
     here: it is spoken with by its protocol. ``first``: what it shows before → the keys for that.
-    ``order``: what has its model make a file by a command about which it asks; ``yes``: the key.
     """
 
     words: tuple[str, ...] = ()
     ready: str = ""
     asks: str = ""
     first: tuple[tuple[str, str], ...] = ()
-    order: str = "do: run touch {}"
-    yes: str = "\r"
 
 
 WAYS = {
@@ -51,51 +48,7 @@ WAYS = {
         *(("copilot",), "?help", "Doyouwanttorun"), first=(("Doyoutrustthefiles", "\r"),)
     ),
     "kimi": Way(*(("kimi",), "context:0%", "Runthiscommand?"), first=(("Trustthisfolder?", "\r"),)),
-    "codex": Way(
-        *(("codex", "-a", "on-request", "-s", "read-only"), "?forshortcuts", "Wouldyoulike"),
-        first=(("Trustallandcontinue", "2"),),
-    ),
-    "grok": Way(
-        *(("grok",), "Shift+Tab:mode", "Yes,proceed"),
-        order="do: run python3 -c 'open(chr(109)+chr(97)+chr(100)+chr(101),chr(97))'",
-        yes="2",
-    ),
     "droid": Way(),
-}
-# Agents that no bridge is tried with.
-_NONE: Json = {"allowing": {}, "memory": [], "command": ["false"]}
-OTHERS = {
-    "codex": Real(
-        *("codex", ".codex/config.toml"),
-        written="""
-model = "gpt-5.3-codex"
-model_provider = "s"
-[model_providers.s]
-name = "s"
-base_url = "{url}/v1"
-wire_api = "responses"
-env_key = "OPENAI_API_KEY"
-""",
-        environment={"OPENAI_API_KEY": "none"},
-        needs=["npm", "@openai/codex"],
-        **_NONE,
-    ),
-    "grok": Real(
-        *("grok", ".grok/config.toml"),
-        written="""
-[models]
-default = "scripted"
-[model.scripted]
-model = "scripted"
-name = "scripted"
-base_url = "{url}/v1"
-api_key = "none"
-context_window = 128000
-""",
-        environment={"XAI_API_KEY": "none"},
-        needs=["npm", "@xai-official/grok"],
-        **_NONE,
-    ),
 }
 
 
@@ -123,8 +76,7 @@ def hooked(
 ) -> Iterator[Place]:
     """A bridge whose hooks the agent has, as `make hooks` puts them there."""
     name: str = request.param
-    agent = REAL.get(name) or OTHERS[name]
-    with place_of(agent, gate, tmp_path_factory.mktemp(name)) as place:
+    with place_of(REAL[name], gate, tmp_path_factory.mktemp(name)) as place:
         row = AGENTS[name]
         settings = Path(row.home.replace("~", str(place.home))) / row.file
         place.bridge.manage("install_hooks", name, "--answer", "--yes")
@@ -201,18 +153,14 @@ def desk(hooked: Place, phone: Phone, request: pytest.FixtureRequest) -> Iterato
 
 
 def test_each_event_comes_once(desk: Desk) -> None:
-    """The dialog is answered at the desk; who cannot tell that it asks says that it waits."""
+    """The dialog is answered at the desk."""
     if not desk.way.ready:
         pytest.skip("its terminal program does not start here")
-    desk.say(desk.way.order.format("made"))
-    if desk.place.agent.name == "grok":
-        Gate.gate.set()
-        until(desk.phone, desk.session, turn="waiting")
-    else:
-        assert desk.question().get("answerable") is None
+    desk.say("do: run touch made")
+    assert desk.question().get("answerable") is None
     assert desk.screen is not None
     desk.screen.until(desk.way.asks)
-    desk.screen.press(desk.way.yes)
+    desk.screen.press("\r")
     desk.phone.expect("tool_result", SECONDS, session_id=desk.session)
     desk.until_idle()
     assert (desk.directory / "made").exists()
@@ -227,7 +175,7 @@ def test_who_is_away_answers(desk: Desk, decision: str) -> None:
     """No dialog is shown meanwhile, nor afterwards."""
     if not AGENTS[desk.place.agent.name].answers:
         pytest.skip("it takes no answer from a hook")
-    desk.say(desk.way.order.format("made"))
+    desk.say("do: run touch made")
     desk.phone.request("presence_set", {"away": True})
     question = desk.question()
     assert question["answerable"] is True
