@@ -219,7 +219,7 @@ def test_search(make_bridge: MakeBridge, make_page: MakePage, axe: str) -> None:
     page.wait_text("Nothing was found.")
     search(page, "heuhaufen")
     page.find(".hits mark", "Heuhaufen")
-    page.tap(".hits .row-link", "Zeile 0.")
+    page.tap(".hits .row-link", "Asked")
     page.find(".item.found", "Ein Heuhaufen, Zeile 0.")
     box = "document.querySelector('.found').getBoundingClientRect()"
     assert page.js(f"{box}.top > 0 && {box}.bottom < innerHeight")
