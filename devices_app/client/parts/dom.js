@@ -150,7 +150,7 @@ const PATHS = {
   stop: "M7 7h10v10H7z",
   plus: "M12 5v14M5 12h14",
   search: "M11 4a7 7 0 100 14 7 7 0 000-14zM16 16l5 5",
-  dots: "M5 12v.01M12 12v.01M19 12v.01",
+  dots: "M4 12a1 1 0 102 0 1 1 0 10-2 0zM11 12a1 1 0 102 0 1 1 0 10-2 0zM18 12a1 1 0 102 0 1 1 0 10-2 0z",
   copy: "M9 9h11v11H9zM5 15H4V4h11v1",
   folder: "M3 6h6l2 2h10v11H3z",
   file: "M6 3h8l4 4v14H6zM14 3v4h4",

@@ -280,6 +280,14 @@ export function sortedSessions(home) {
 /** @param {string} a @param {string} b */
 const byTime = (a, b) => (a < b ? -1 : Number(a > b));
 
+/** @param {Listed[]} list @param {(one: Listed) => string} key */
+function grouped(list, key) {
+  /** @type {Map<string, Listed[]>} */
+  const groups = new Map();
+  for (const one of list) if (!groups.get(key(one))?.push(one)) groups.set(key(one), [one]);
+  return groups;
+}
+
 const AT_PEACE = new Set(["paused", "idle", "ended"]);
 /** What a folded group shows all the same. */
 export const NEEDS_YOU = new Set(["approval", "error", "finished"]);
@@ -303,10 +311,10 @@ export function arranged(home) {
   const { open, ...rest } = lists;
   /** @param {Listed} one */
   const directoryOf = ({ session }) => session.working_directory;
-  const shared = Map.groupBy(open, directoryOf);
+  const shared = grouped(open, directoryOf);
   /** @param {Listed} one */
   const isShared = (one) => Number(shared.get(directoryOf(one))?.length) > 1;
-  const groups = Map.groupBy(open, (one) => (isShared(one) ? directoryOf(one) : ""));
+  const groups = grouped(open, (one) => (isShared(one) ? directoryOf(one) : ""));
   return { ...rest, groups };
 }
 

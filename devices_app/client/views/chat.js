@@ -87,7 +87,7 @@ export function chatView(id, app, target = "") {
     else if (asking) setText(words, looking ? "Looking for it…" : "Loading older messages…");
     else if (isGone()) setText(words, "");
     else setText(words, isOver ? beginning : state);
-    more.hidden = !started || asking || isOver || isGone() || (whole && !isReady());
+    more.hidden = !started || asking !== null || isOver || isGone() || (whole && !isReady());
     setText(more, trouble ? "Again" : "Load older messages");
   };
 
