@@ -140,11 +140,12 @@ def test_two_devices_name_it_at_once(bridge: Bridge, phone: Phone, other: Phone)
         for one, who in ((phone, "a"), (other, "b")):
             one.send("session_edit", {"session_id": sid, "title": f"{who} {number}"})
 
-    def last_of(one: Phone) -> Any:
-        return [told["title"] for told in one.updates if told["session_id"] == sid][-1:]
+    def is_told(one: Phone) -> bool:
+        told = [update["title"] for update in one.updates if update["session_id"] == sid]
+        return told[-1:] == [bridge.session(sid)["title"]]
 
-    for one in (phone, other):
-        one.collect(lambda one=one: last_of(one) == [bridge.session(sid)["title"]], "what stands")
+    phone.collect(lambda: is_told(phone), "what stands")
+    other.collect(lambda: is_told(other), "what stands")
 
 
 def test_the_admin_site_finds_the_same(bridge: Bridge, phone: Phone) -> None:

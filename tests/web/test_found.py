@@ -83,6 +83,7 @@ def test_names_pins_and_the_archive(make_bridge: MakeBridge, make_page: MakePage
         look_at(page, title)
     page.tap(".row-link", "First thing")
     page.tap("[aria-label='Rename, pin or archive']")
+    page.find("#title")
     page.js("void (document.querySelector('#title').value = '')")
     check(page, axe, "This session")
     page.type("#title", BIDI)
@@ -169,6 +170,7 @@ def test_what_is_finished_since_one_looked(
 
 
 def search(page: Page, text: str) -> None:
+    page.find("#search")
     page.js("void (document.querySelector('#search').value = '')")
     page.type("#search", text)
 
@@ -377,6 +379,7 @@ def test_two_devices_name_it_at_once(make_bridge: MakeBridge, make_page: MakePag
     page.tap(".row-link", "Before")
     with bridge.phones() as (phone,):
         page.tap("[aria-label='Rename, pin or archive']")
+        page.find("#title")
         page.js("void (document.querySelector('#title').value = 'Mine')")
         phone.send("session_edit", {"session_id": session_id, "title": "Theirs"})
         page.tap("dialog .primary", "Rename")

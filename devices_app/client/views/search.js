@@ -14,7 +14,7 @@ const WHERE = { title: "Title", directory: "Directory", prompt: "Asked", answer:
 
 /** @typedef {{ hits: Wire.SearchHit[]; more: boolean }} Page */
 /** @type {Page & { query: string; said: string; isHere: boolean }} */
-let last = { query: "", hits: [], more: false, said: "", isHere: false }; // shown again after "back"
+let last = { query: "", hits: [], more: false, said: "", isHere: false }; // for "back"
 
 /** @param {string} text */
 const folded = (text) => text.normalize("NFKC").toLowerCase();
