@@ -120,18 +120,19 @@ export function chatView(id, app, target = "") {
 
   /** @param {Row} [anchor] */
   const ask = async (anchor) => {
-    const before = rows.length;
+    const known = new Set(rows.map(({ row }) => row.id)); // some stand there twice
+    const isNew = () => rows.some(({ row }) => row.type !== "gap" && !known.has(row.id));
     const isFirst = !anchor || anchor.id === (rows[isSigned() ? 1 : 0]?.row.id ?? "");
     try {
       const isMore = await model.call("older", id, anchor);
       if (isFirst) ended = !isMore;
-      await read(Infinity, before + 2 * LOADED);
-      if (isMore && isFirst && rows.length <= before) trouble = "This device could not keep them.";
+      await read(Infinity, rows.length + 2 * LOADED);
+      if (isMore && isFirst && !isNew()) trouble = "This device could not keep them.";
     } catch (/** @type {any} */ error) {
       if (isFirst) trouble = error.message;
       else toast(error.message, "warn");
     }
-    return rows.length > before;
+    return isNew();
   };
 
   // Tells whether anything came.
