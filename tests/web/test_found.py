@@ -32,6 +32,10 @@ MORE = (
     "[...document.querySelectorAll('button.wide')]"
     ".find((one) => one.innerText === 'Show more' && !one.hidden)?.click()"
 )
+IN_SIGHT = (
+    "[...document.querySelectorAll('.between')].map((one) => one.getBoundingClientRect())"
+    ".some(({top, bottom}) => bottom > 0 && top < innerHeight)"
+)
 MANY = 2_000
 
 
@@ -319,7 +323,7 @@ def test_what_is_missing_between(make_bridge: MakeBridge, make_page: MakePage) -
     seen: list[str] = []
 
     def look() -> bool:
-        if page.js("Boolean(document.querySelector('.between'))"):
+        if page.js(IN_SIGHT):
             return False  # it is loaded
         for one in page.js(SHOWN):
             if (line := one.split("\n")[0]) not in seen:
