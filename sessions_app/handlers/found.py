@@ -24,9 +24,12 @@ async def session_search(connection: ClientConnection, message: ClientMessage) -
     await connection.send_payload(answer, id=message.id)
 
 
-async def session_edit(connection: ClientConnection, message: ClientMessage) -> s.SessionUpdate:
+async def session_edit(connection: ClientConnection, message: ClientMessage) -> None:
     session = await writers.run(_edit, connection.paired, message.payload)
-    return s.SessionUpdate(session=session_view.info_of(session))
+    answer = s.SessionUpdate(session=session_view.info_of(session))
+    await connection.send_payload(answer, id=message.id)
+    # Another device's later title may have been sent before this answer: it is sent again.
+    connection.shown.pop(session.pk, None)
 
 
 def _edit(device: Device, asked: c.SessionEdit) -> Session:

@@ -2,10 +2,12 @@
 
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 
 from tests.conformance import agents
+from tests.conformance.admin import Admin, text_of
 from tests.conformance.approvals import assert_refused
 from tests.conformance.bridge import Bridge
 from tests.conformance.phone import Phone
@@ -128,6 +130,42 @@ def test_a_person_names_it(bridge: Bridge, phone: Phone, other: Phone) -> None:
     for title in ("", "x" * 500):
         wrong = phone.request("session_edit", {"session_id": sid, "title": title})
         assert wrong["payload"]["code"] == "PROTO_INVALID_MESSAGE"
+
+
+def test_two_devices_name_it_at_once(bridge: Bridge, phone: Phone, other: Phone) -> None:
+    """Each is told last what stands."""
+    sid = new_session()
+    bridge.accept(prompt(sid, 1))
+    for number in range(5):
+        for one, who in ((phone, "a"), (other, "b")):
+            one.send("session_edit", {"session_id": sid, "title": f"{who} {number}"})
+
+    def is_told(one: Phone) -> bool:
+        told = [update["title"] for update in one.updates if update["session_id"] == sid]
+        return told[-1:] == [bridge.session(sid)["title"]]
+
+    phone.collect(lambda: is_told(phone), "what stands")
+    other.collect(lambda: is_told(other), "what stands")
+
+
+def test_the_admin_site_finds_the_same(bridge: Bridge, phone: Phone) -> None:
+    """By what was said too; the archived ones are a filter."""
+    sid, word = new_session(), "w" + new_session().replace("-", "")
+    bridge.accept(
+        hook("UserPromptSubmit", sid, {"prompt": "first line"}),
+        hook("Stop", sid, {"reason": "task_completed", "message": f"It is the {word} 50%."}),
+    )
+    until_found(phone, word)
+    admin = Admin(bridge, "archivist")
+    sessions = "/admin/sessions_app/session/"
+    for query in (word, f"50% {word}", sid[-12:]):
+        assert "first line" in text_of(admin.page(f"{sessions}?{urlencode({'q': query})}"))
+    for query in (f"{word}%%", "x" * 2000, '"', "'"):
+        assert "first line" not in text_of(admin.page(f"{sessions}?{urlencode({'q': query})}"))
+    edit(phone, sid, archived=True)
+    for archived, there in ((1, True), (0, False)):
+        page = admin.page(f"{sessions}?q={word}&archived__exact={archived}")
+        assert ("first line" in text_of(page)) is there
 
 
 def test_what_is_archived_is_not_on_the_home_screen(bridge: Bridge, phone: Phone) -> None:
