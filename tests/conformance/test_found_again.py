@@ -9,7 +9,7 @@ import pytest
 from tests.conformance import agents
 from tests.conformance.admin import Admin, text_of
 from tests.conformance.approvals import assert_refused
-from tests.conformance.bridge import Bridge
+from tests.conformance.bridge import Bridge, query
 from tests.conformance.phone import Phone
 from tests.conformance.samples import hook, new_session, prompt
 from tests.servers import wait_until
@@ -132,6 +132,17 @@ def test_a_person_names_it(bridge: Bridge, phone: Phone, other: Phone) -> None:
         assert wrong["payload"]["code"] == "PROTO_INVALID_MESSAGE"
 
 
+def test_a_session_at_rest_is_named(bridge: Bridge, phone: Phone, other: Phone) -> None:
+    """Every device is told; it does not become the newest by it."""
+    sid, then = new_session(), "2020-01-01 00:00:00"
+    bridge.accept(hook("SessionStart", sid))
+    named = f"SET last_activity_at = '{then}' WHERE session_id = '{sid}'"
+    query(bridge.data / "bridge.sqlite3", f"UPDATE sessions_app_session {named}")
+    edit(phone, sid, title="At rest")
+    other.collect(lambda: "At rest" in str(other.updates), "its new title")
+    assert bridge.session(sid)["last_activity_at"].startswith("2020-01-01")
+
+
 def test_two_devices_name_it_at_once(bridge: Bridge, phone: Phone, other: Phone) -> None:
     """Each is told last what stands."""
     sid = new_session()
@@ -158,10 +169,10 @@ def test_the_admin_site_finds_the_same(bridge: Bridge, phone: Phone) -> None:
     until_found(phone, word)
     admin = Admin(bridge, "archivist")
     sessions = "/admin/sessions_app/session/"
-    for query in (word, f"50% {word}", sid[-12:]):
-        assert "first line" in text_of(admin.page(f"{sessions}?{urlencode({'q': query})}"))
-    for query in (f"{word}%%", "x" * 2000, '"', "'"):
-        assert "first line" not in text_of(admin.page(f"{sessions}?{urlencode({'q': query})}"))
+    for looked in (word, f"50% {word}", sid[-12:]):
+        assert "first line" in text_of(admin.page(f"{sessions}?{urlencode({'q': looked})}"))
+    for looked in (f"{word}%%", "x" * 2000, '"', "'"):
+        assert "first line" not in text_of(admin.page(f"{sessions}?{urlencode({'q': looked})}"))
     edit(phone, sid, archived=True)
     for archived, there in ((1, True), (0, False)):
         page = admin.page(f"{sessions}?q={word}&archived__exact={archived}")
