@@ -7,7 +7,6 @@ import subprocess
 import sys
 import venv
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import IO
 from zipfile import ZipFile
@@ -96,9 +95,11 @@ class Installed(Bridge):
 @pytest.fixture(scope="module")
 def installed(programs: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
     made = Installed(tmp_path_factory.mktemp("installed"), programs)
-    with ExitStack() as stack:
-        stack.callback(lambda: made.process and made.kill_all())
-        yield made.start()
+    made.start()
+    try:
+        yield made
+    finally:
+        made.kill_all()
 
 
 def test_the_wheel_has_all_that_it_needs_and_no_more(wheel: Path) -> None:
