@@ -22,6 +22,7 @@ from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_safe
 
 from bridge_project.kernel.errors import BridgeError
+from bridge_project.kernel.place import short
 
 DIRECTORY: Final = Path(__file__).parent / "client"
 # what is joined: the first screen, and what is loaded after it
@@ -47,6 +48,7 @@ _COMMENT: Final = re.compile(
     r"""^ */\*\*(?:(?!\*/)[\s\S])*\*/\n|/\*\* @[^*]*\*/ |^ *//.*\n|(?<=[;,{([]) // [^"'`\n]*$""",
     re.MULTILINE,
 )
+_COMMAND: Final = re.compile(r"“make (\w+)”")
 _CSS_COMMENT: Final = re.compile(r"^ */\*[\s\S]*?\*/\n", re.MULTILINE)
 
 
@@ -119,7 +121,7 @@ def _answer(request: HttpRequest, found: File, headers: dict[str, str]) -> HttpR
 def load() -> tuple[str, Mapping[str, File]]:
     """Return a version that changes with any byte of the client, and all its files."""
     found = {
-        path.relative_to(DIRECTORY).as_posix(): path.read_bytes()
+        path.relative_to(DIRECTORY).as_posix(): _read(path)
         for path in sorted(DIRECTORY.rglob("*"))
         if path.is_file() and not path.name.endswith(DECLARATIONS)
     }
@@ -144,6 +146,14 @@ def load() -> tuple[str, Mapping[str, File]]:
     about = json.dumps({"version": version, "files": files})
     found[WORKER] = f"self.CLIENT = {about};\n{code[WORKER]}".encode()
     return version, {name: _file(name, content) for name, content in found.items()}
+
+
+def _read(path: Path) -> bytes:
+    """Return a file, whose “make …” is how this bridge's commands are typed."""
+    content = path.read_bytes()
+    if not path.name.endswith(".js"):
+        return content
+    return _COMMAND.sub(lambda found: f"“{short(found[1])}”", content.decode()).encode()
 
 
 def _is_code(name: str) -> bool:

@@ -15,8 +15,9 @@ from django.core.management.base import CommandError
 
 from bridge_project.composition import database_copies
 from bridge_project.kernel import child_environment, data_files, limits
-from bridge_project.kernel.config import PROJECT_DIR, SECRETS, Conf
+from bridge_project.kernel.config import SECRETS, Conf
 from bridge_project.kernel.database import sqlite_file
+from bridge_project.kernel.own_commands import manage
 from bridge_project.kernel.path_walk import identity
 from bridge_project.kernel.private_files import make_private_dir
 from bridge_project.network import server_address
@@ -133,20 +134,5 @@ def check_made(conf: Conf) -> None:
     make_database(conf)
 
 
-def make_command(conf: Conf, target: str) -> str:
-    """Return a `make` command, with the data directory if it is not the usual."""
-    return f"{_own_data(conf)}make {target}"
-
-
-def manage(conf: Conf, command: str) -> str:
-    return f"{_own_data(conf)}.venv/bin/python manage.py {command}"
-
-
 def restore_command(conf: Conf, file: Path) -> str:
     return manage(conf, f"restore {shlex.quote(str(file))}")
-
-
-def _own_data(conf: Conf) -> str:
-    if conf.bridge_data_dir == PROJECT_DIR / "var":
-        return ""
-    return f"BRIDGE_DATA_DIR={shlex.quote(str(conf.bridge_data_dir))} "

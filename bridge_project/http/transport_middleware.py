@@ -174,4 +174,4 @@ def refuse_wsgi(environ: Mapping[str, Any], start_response: Callable[..., Any]) 
     `manage.py runserver` would serve tokens and files in the clear (D45, D61).
     """
     start_response("403 Forbidden", [("Content-Type", "text/plain")])
-    return [b"The bridge is no WSGI application. Run: python manage.py serve\n"]
+    return [b"The bridge is no WSGI application. Run its command `serve`.\n"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Literal, get_args
@@ -14,9 +14,9 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError,
 
 from bridge_project.kernel import limits
 from bridge_project.kernel import setting_types as types
+from bridge_project.kernel.place import default_data_dir
 from bridge_project.kernel.private_files import make_private_dir, write_private_file
 
-PROJECT_DIR = Path(__file__).resolve().parents[2]
 OWN_TIME_ZONE = os.environ.get("TZ")  # read before Django sets its own
 
 SecretName = Literal["hook_token", "admin_token", "django_secret", "push_key"]
@@ -39,7 +39,10 @@ class Conf(BaseModel):
     _unread: tuple[tuple[str, str], ...] = PrivateAttr(())
 
     bridge_data_dir: types.AbsolutePath = Path("var")
-    """Where the bridge keeps its database, certificates, tokens and logs. Made with mode 0700."""
+    """Where the bridge keeps its database, certificates, tokens and logs. Made with mode 0700.
+    `var` is in the clone. Of an installed `agent-bridge` the default is
+    `$XDG_DATA_HOME/agent-bridge` (`~/.local/share/agent-bridge`), on macOS
+    `~/Library/Application Support/agent-bridge`."""
     bridge_host: types.Host = "auto"
     """Address to listen on. `auto`: every interface, but a connection that arrives on an address
     which is neither loopback nor private nor a mesh's is dropped before TLS. A public address is
@@ -59,7 +62,8 @@ class Conf(BaseModel):
     if absent."""
     bridge_allowed_roots: types.RootList = []
     """Directories whose files devices may see and where agents may work, `:` between them. Default:
-    the directory the bridge was started in."""
+    the directory the bridge was started in, unless that is `/`, another user's, or holds the home
+    or the data directory."""
     bridge_hooks_config: types.AbsolutePath | None = None
     """The hook configuration file that `/admin/reload-hooks` validates and reports."""
     bridge_trusted_proxies: types.Commas[types.IPNetwork] = []
@@ -175,6 +179,10 @@ class Conf(BaseModel):
         """Return real, absolute directories; relative HTTP paths begin in the first (D12)."""
         return tuple(self.bridge_allowed_roots) or (os.path.realpath(os.getcwd()),)
 
+    def use_roots(self, roots: Iterable[str]) -> None:
+        """Allow these real directories in this process, whatever the setting says."""
+        self.__dict__["allowed_roots"] = tuple(roots)
+
     @property
     def rate_limits_on(self) -> bool:
         return self.bridge_rate_limits == "on"
@@ -220,7 +228,7 @@ SECRET_FIELDS = [name for name, field in Conf.model_fields.items() if field.json
 
 def load() -> Conf:
     """Read the settings from the environment, else from `.env`. Raises ConfError."""
-    data_dir = types.make_absolute(Path(os.environ.get("BRIDGE_DATA_DIR") or "var"))
+    data_dir = types.make_absolute(Path(os.environ.get("BRIDGE_DATA_DIR") or default_data_dir()))
     env_file = os.path.join(data_dir, ".env")
     try:
         lines: Mapping[str, str | None] = {}
@@ -231,6 +239,7 @@ def load() -> Conf:
         given = {k: v for source in (lines, os.environ) for k, v in source.items() if v}
         fields = {name.upper(): name for name in Conf.model_fields}
         values: dict[str, str] = {fields[key]: given[key] for key in given.keys() & fields}
+        values.setdefault("bridge_data_dir", str(data_dir))
         named = {name: given.get(f"{name.upper()}_FILE") for name in SECRET_FIELDS}
         files = {name: types.make_absolute(Path(path)) for name, path in named.items() if path}
         for name in files.keys() - values.keys():

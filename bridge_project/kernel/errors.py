@@ -80,7 +80,7 @@ _TABLE = [
     ErrorCode("UNSUPPORTED_MEDIA_TYPE", "The body is not sent as JSON.",
         "Send `Content-Type: application/json`.", status=415, severity="info"),
     ErrorCode("STORAGE_UNAVAILABLE", "The database cannot be used now; nothing was stored.",
-        "Send it again after `Retry-After` seconds; `python manage.py doctor` says what is wrong.",
+        "Send it again after `Retry-After` seconds; the command `doctor` says what is wrong.",
         status=503, close=4503, within="`error`, or `connection_error`", recoverable=True,
         severity="critical", passes=True, momentary=True),
     ErrorCode("ORIGIN_NOT_ALLOWED", "A page of this origin may not connect.",

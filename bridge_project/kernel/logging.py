@@ -85,7 +85,7 @@ def configure(_config: Mapping[str, Any]) -> None:
         wrapper_class=structlog.stdlib.BoundLogger,
         cache_logger_on_first_use=True,
     )
-    serving = sys.argv[1:2] == ["serve"] or daphne_command.is_running()
+    serving = sys.argv[1:2] in (["run"], ["serve"]) or daphne_command.is_running()
     handlers: dict[str, Any] = {"terminal": {"()": Terminal, "serving": serving}}
     if serving:
         handlers["file"] = {"()": LogFile}

@@ -101,7 +101,7 @@ def _log_left_out(left_out: str) -> None:
     """Log once the bridge's names that the authority may not sign."""
     log.warning(
         "The certificate authority may not sign for %s, so the certificate lacks it;"
-        " `manage.py new_ca` makes one that may.",
+        " the command `new_ca` makes one that may.",
         left_out,
     )
 

@@ -23,6 +23,7 @@ from bridge_project import __version__
 from bridge_project.composition import database_copies as copies
 from bridge_project.kernel.config import Conf
 from bridge_project.kernel.database import sqlite_file
+from bridge_project.kernel.own_commands import make_command
 from bridge_project.protocol.types import parse_version
 
 DATABASE: Final = "bridge.sqlite3"
@@ -77,7 +78,8 @@ def back_up(conf: Conf, target: Path) -> Manifest:
                         _add(archive, manifest, name, conf.bridge_data_dir / name)
                 if (source := sqlite_file(conf)) is not None:
                     if not source.exists() or not source.stat().st_size:
-                        raise CommandError("There is no database yet: `make run` makes one.")
+                        run = make_command(conf, "run")
+                        raise CommandError(f"There is no database yet: `{run}` makes one.")
                     copies.copy_sqlite(source, copy)
                     manifest.migrations = copies.applied_migrations(copy)
                     _add(archive, manifest, DATABASE, copy)

@@ -6,6 +6,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,10 +16,14 @@ from typing import Final
 import psutil
 from django.core.management.base import CommandError
 
-from bridge_project.kernel.config import PROJECT_DIR, Conf
+from bridge_project.kernel.config import Conf
+from bridge_project.kernel.place import IN_CLONE, PROJECT_DIR, default_data_dir
 from bridge_project.operations.doctor import snapshot
 
-COMMAND: Final = "manage.py serve"
+RUNS: Final = re.compile(r"\b(?:manage\.py|agent-bridge) (?:run|serve)\b")
+_OPTION: Final = re.compile(
+    r"^\s*(Environment|WorkingDirectory|ExecStart)\s*=\s*(.*)$", re.MULTILINE
+)
 USER: Final[tuple[str, ...]] = ("systemctl", "--user")
 SYSTEM: Final[tuple[str, ...]] = ("systemctl",)
 PATIENCE_SECONDS: Final = 60.0  # a stop takes 25 at most, a first answer after a start a few
@@ -27,7 +32,7 @@ SYSTEMCTL_SECONDS: Final = 90
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """Describe a systemd unit that runs this clone with this data directory."""
+    """Describe a systemd unit that runs this code with this data directory."""
 
     name: str
     file: Path
@@ -92,7 +97,7 @@ def stop(conf: Conf, unit: Unit | None) -> bool:
             process = psutil.Process(int(holder))
             # the number may be a process of another container's
             words = " ".join(process.cmdline())
-            if COMMAND not in words and "bridge_project.asgi" not in words:
+            if not RUNS.search(words) and "bridge_project.asgi" not in words:
                 raise ValueError
             process.terminate()
         except (psutil.Error, ValueError):
@@ -121,21 +126,24 @@ def _wait(condition: Callable[[], bool]) -> bool:
 
 
 def _is_ours(file: Path, conf: Conf) -> bool:
-    """Return whether a unit file runs this clone with this data directory."""
+    """Return whether a unit file runs this code with this data directory."""
     try:
         text = file.read_text(errors="replace")
         for specifier, value in (("%h", str(Path.home())), ("%i", getpass.getuser())):
             text = text.replace(specifier, value)
-        given = re.findall(r"^\s*(Environment|WorkingDirectory)\s*=(.*)$", text, re.MULTILINE)
+        given = _OPTION.findall(text)
         words = [
             word for name, value in given if name == "Environment" for word in shlex.split(value)
         ]
-    except (OSError, ValueError):
+        program = shlex.split(dict(given)["ExecStart"])[0]
+    except (KeyError, IndexError, OSError, ValueError):
         return False
     data = dict(word.split("=", 1) for word in words if "=" in word).get("BRIDGE_DATA_DIR")
-    here = os.path.realpath(data or PROJECT_DIR / "var") == os.path.realpath(conf.bridge_data_dir)
-    clone = Path(dict(given).get("WorkingDirectory", "").strip())
-    return COMMAND in text and here and clone.resolve() == PROJECT_DIR
+    here = os.path.realpath(data or default_data_dir()) == os.path.realpath(conf.bridge_data_dir)
+    ours = os.path.dirname(os.path.realpath(program)) == os.path.join(sys.prefix, "bin")
+    if IN_CLONE:
+        ours = Path(dict(given).get("WorkingDirectory", "").strip()).resolve() == PROJECT_DIR
+    return RUNS.search(text) is not None and here and ours
 
 
 def _run(command: list[str]) -> subprocess.CompletedProcess[str]:

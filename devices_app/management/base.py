@@ -8,7 +8,9 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 from django.db import DatabaseError, connection
 
+from bridge_project.kernel.config import conf
 from bridge_project.kernel.data_files import NotInPlace
+from bridge_project.kernel.own_commands import make_command, manage
 from bridge_project.kernel.text import terminal_safe
 from devices_app.models import Device
 
@@ -24,7 +26,7 @@ class DatabaseCommand(BaseCommand):
     table: str
 
     def execute(self, *args: Any, **options: Any) -> str | None:
-        start = "Start the bridge once: `make run`."
+        start = f"Start the bridge once: `{make_command(conf, 'run')}`."
         try:
             there = self.table in connection.introspection.table_names()
         except DatabaseError as error:
@@ -44,7 +46,7 @@ def find_device(text: str) -> Device:
     number = int(text) if text.isascii() and text.isdigit() and len(text) < 19 else 0
     found = list(Device.objects.filter(pk=number)) or list(Device.objects.filter(name=text))
     if not found:
-        shows = "`.venv/bin/python manage.py list_devices` shows all."
+        shows = f"`{manage(conf, 'list_devices')}` shows all."
         raise CommandError(f"No device has the id or name {text!r}. {shows}")
     if len(found) > 1:
         ids = ", ".join(str(device.pk) for device in found)

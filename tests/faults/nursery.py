@@ -147,7 +147,8 @@ def _become(request: Request) -> None:
     os.chdir(request["directory"])
     sys.stdout.reconfigure(write_through=True)  # type: ignore[union-attr]
     if "serve" in sys.argv:
-        _have_forker()
+        with suppress(ValueError):  # settings that are refused, by what is run too
+            _have_forker()
     try:
         exec(compile(request["code"], "<string>", "exec"), {"__name__": "__main__"})
         if sys.argv[0] != "-c":

@@ -14,8 +14,9 @@ from django.urls import URLPattern, get_resolver
 from bridge_project import urls
 from bridge_project.composition import system_views
 from bridge_project.docs import asyncapi, reference
-from bridge_project.kernel.config import PROJECT_DIR, SECRET_FIELDS, Conf
+from bridge_project.kernel.config import SECRET_FIELDS, Conf
 from bridge_project.kernel.errors import ERRORS
+from bridge_project.kernel.place import PROJECT_DIR
 from bridge_project.management.commands.generate_docs import PAGES
 
 

@@ -16,7 +16,6 @@ import pytest
 from tests.conformance.bridge import REPOSITORY, Bridge
 from tests.conformance.samples import new_session, prompt
 from tests.faults.quick import QuickBridge
-from tests.run.terminal import Program
 from tests.servers import Running, wait_until
 
 pytestmark = pytest.mark.timeout(300)
@@ -110,7 +109,7 @@ def test_upgrade_restarts_the_service(served: Machine) -> None:
 
 def test_a_service_that_may_not_be_stopped_runs_on(served: Machine) -> None:
     (served.bin / "denied").touch()
-    for command in (("upgrade",), ("uninstall", "--data", "remove")):
+    for command in (("upgrade",), ("uninstall", "--data")):
         done = served.manage(*command, check=False)
         assert done.returncode == 1
         assert "Access denied" in done.stderr
@@ -121,7 +120,7 @@ def test_a_service_that_may_not_be_stopped_runs_on(served: Machine) -> None:
 
 def test_uninstall_takes_out_hooks_and_service_and_keeps_the_data(served: Machine) -> None:
     process = served.service_process
-    said = served.manage("uninstall", "--data", "keep").stdout
+    said = served.manage("uninstall").stdout
     assert served.agent_settings.read_text() == '{"model": "opus"}\n', "as it was before"
     assert not served.unit.exists()
     asked = (served.bin / "asked").read_text()
@@ -137,29 +136,21 @@ def test_uninstall_takes_out_hooks_and_service_and_keeps_the_data(served: Machin
 
 def test_uninstall_never_removes_data_unasked(machine: Machine) -> None:
     """And when asked, all of it but what is not the bridge's."""
-    machine.start()
-    done = machine.manage("uninstall", check=False)
-    assert done.returncode == 1 and "Nothing was done" in done.stderr
-    assert machine.answers()
     mine, database = machine.data / "mine.txt", machine.data / "bridge.sqlite3"
-    mine.write_text("not the bridge's")
-    (machine.data / "before-restore-20260101T000000Z-abc").mkdir()
-    for answer in ("yes", "keep", "remove"):
-        if answer == "remove":
-            assert machine.ended() == 0
-            machine.start()
-        with Program(machine.environment, "uninstall", terminal=True) as program:
-            program.until('Type "keep" or "remove"')
-            program.say(answer)
-            assert program.ended() == (1 if answer == "yes" else 0), program.shown
-        assert database.exists() is (answer != "remove")
-        assert machine.answers() is (answer == "yes")
-    assert f"{machine.data} is removed, but for what is not the bridge's" in program.shown
+    for words in ([], ["--data"]):
+        machine.start()
+        mine.write_text("not the bridge's")
+        (machine.data / "before-restore-20260101T000000Z-abc").mkdir(exist_ok=True)
+        said = machine.manage("uninstall", *words).stdout
+        assert machine.ended() == 0
+        assert database.exists() is (not words)
+        assert ("make uninstall ARGS=--data" in said) is (not words)
+    assert f"{machine.data} is removed, but for what is not the bridge's" in said
     assert list(machine.data.iterdir()) == [mine]
 
 
 def test_a_data_directory_that_holds_more_is_refused(machine: Machine) -> None:
     machine.settings["BRIDGE_DATA_DIR"] = str(machine.home)
-    done = machine.manage("uninstall", "--data", "remove", check=False)
+    done = machine.manage("uninstall", "--data", check=False)
     assert done.returncode == 1 and "holds more than the bridge's data" in done.stderr
     assert machine.agent_settings.exists()

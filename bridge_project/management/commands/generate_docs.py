@@ -5,7 +5,7 @@ from typing import Any
 from django.core.management.base import BaseCommand
 
 from bridge_project.docs import reference, typescript
-from bridge_project.kernel.config import PROJECT_DIR
+from bridge_project.kernel.place import PROJECT_DIR
 
 PAGES = {
     "docs/settings.md": reference.settings_markdown,

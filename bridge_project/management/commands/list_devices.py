@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from bridge_project.kernel.config import conf
+from bridge_project.kernel.own_commands import make_command
 from bridge_project.kernel.text import terminal_safe
 from devices_app import pairing
 from devices_app.management.base import DeviceCommand
@@ -21,7 +23,7 @@ class Command(DeviceCommand):
         devices = Device.objects.prefetch_related("tokens")
         connected = set(presence.live().values_list("device_id", flat=True))
         rows = [_row(device, device.pk in connected) for device in devices]
-        none = "No devices yet. `python manage.py mint_pairing_qr` pairs one."
+        none = f"No devices yet. `{make_command(conf, 'qr')}` pairs one."
         self.stdout.write(_table([[*HEADINGS], *rows]) if rows else none)
 
 

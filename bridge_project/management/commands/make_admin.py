@@ -11,6 +11,8 @@ from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
 from django.core.management.base import CommandError, CommandParser
 
+from bridge_project.kernel.config import conf
+from bridge_project.kernel.own_commands import manage
 from devices_app.management.base import DatabaseCommand
 from devices_app.qr import bridge_address
 
@@ -23,7 +25,7 @@ class Command(DatabaseCommand):
         "Make a user of the admin site. In a terminal it asks for the name and the password."
         " Without one it takes --username, and the password from the variable"
         f" {PASSWORD_VARIABLE} or the first line of standard input."
-        " A forgotten password: `python manage.py changepassword NAME`."
+        f" A forgotten password: `{manage(conf, 'changepassword NAME')}`."
     )
     table = get_user_model()._meta.db_table
 

@@ -6,6 +6,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandParser
 
 from bridge_project.composition import startup
+from bridge_project.kernel import own_commands
 from bridge_project.kernel.config import conf
 from bridge_project.operations.backup import DATABASE, restore
 
@@ -38,6 +39,6 @@ class Command(BaseCommand):
             self.stdout.write(f"{kept}; remove it when all is well.")
         self.stdout.write(
             "If a device was revoked since then, it is valid again and has to be revoked again:"
-            f" {startup.manage(conf, 'list_devices')}"
+            f" {own_commands.manage(conf, 'list_devices')}"
         )
-        self.stdout.write(f"Next: {startup.make_command(conf, 'run')}")
+        self.stdout.write(f"Next: {own_commands.make_command(conf, 'run')}")

@@ -10,9 +10,10 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import transaction
 from django.utils import timezone
 
-from bridge_project.composition import migrations, startup
+from bridge_project.composition import migrations, roots, startup
 from bridge_project.kernel import data_files, limits, threads
 from bridge_project.kernel.config import conf
+from bridge_project.kernel.own_commands import make_command
 from bridge_project.network import certificates, server_address, transport
 from bridge_project.network.certificate_files import Certificates
 from bridge_project.network.server_address import Address
@@ -28,6 +29,11 @@ class Command(BaseCommand):
     requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: CommandParser) -> None:
+        where = (
+            "a directory that agents may use and devices may see (default: BRIDGE_ALLOWED_ROOTS,"
+            " else the one in which this is started)"
+        )
+        parser.add_argument("directories", nargs="*", metavar="DIR", help=where)
         anew = (
             "begin with an empty database where this bridge's own is missing;"
             " every device must then be paired again"
@@ -40,6 +46,7 @@ class Command(BaseCommand):
         parser.add_argument("--keep-agents", action="store_true", help=kept)
 
     def handle(self, *args: Any, **options: Any) -> None:
+        roots.choose(conf, options["directories"])
         with startup.only_server(conf):
             startup.make_database(conf, new=options["new_database"])  # first: see there
             self.certificates = certificates.load_or_renew(conf)
@@ -97,6 +104,7 @@ def _banner(certificates: Certificates, here: Address, code: str) -> str:
         ("Web client", f"{here.base_url}/app/ (pair with a code first)"),
         ("Reached by", transport.MODE_WORDS[mode]),
         ("Certificate", f"{kind}, until {until}, SHA-256 {fingerprint}…"),
+        ("Agents use", roots.described(conf)),
         ("Data", str(conf.bridge_data_dir)),
         ("Hook token", _token_place("hook_token")),
         ("Admin token", _token_place("admin_token")),
@@ -104,8 +112,8 @@ def _banner(certificates: Certificates, here: Address, code: str) -> str:
     lines = ["The bridge is running.", ""]
     lines += [f"  {name:<12} {value}" for name, value in rows]
     if code:
-        lines += ["", code.rstrip("\n"), "", f"Another code: {startup.make_command(conf, 'qr')}"]
-    connect = f"{startup.make_command(conf, 'hooks')}   (connects the coding agent on this machine)"
+        lines += ["", code.rstrip("\n"), "", f"Another code: {make_command(conf, 'qr')}"]
+    connect = f"{make_command(conf, 'hooks')}   (connects the coding agent on this machine)"
     lines += ["", f"Next, in a second terminal: {connect}", "To stop: Ctrl-C"]
     return "\n".join(lines)
 
@@ -122,7 +130,7 @@ def _print_agents() -> None:
             about = " ".join(filter(None, (one.version, kinds[one.name].path(), one.reason)))
             lines.append(f"  {one.name:<16} {about}")
     if missing := [one.name for one in known if not one.can_start]:
-        doctor = startup.make_command(conf, "doctor")
+        doctor = make_command(conf, "doctor")
         lines.append(f"  Not found here: {', '.join(missing)}. {doctor} says why.")
     print("\n".join(lines if known else [*lines, "  none but demo"]), flush=True)
 

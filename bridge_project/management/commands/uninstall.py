@@ -1,10 +1,9 @@
-"""Remove hooks and services, and on request the data: `uninstall`."""
+"""Remove hooks and services, and with `--data` the data: `uninstall`."""
 
 import contextlib
 import os
 import shlex
 import shutil
-import sys
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,24 +11,25 @@ from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from bridge_project.composition import startup
-from bridge_project.kernel.config import PROJECT_DIR, conf
+from bridge_project.kernel.config import conf
 from bridge_project.kernel.database import sqlite_file
+from bridge_project.kernel.own_commands import make_command
+from bridge_project.kernel.place import IN_CLONE, PROJECT_DIR
 from bridge_project.operations import service
 from hooks_app.producer.shell_command import ANSWER_SCRIPT, HOOK_SCRIPT
 
-KEEP, REMOVE = "keep", "remove"
 # what the bridge makes in its data directory (docs/operations.md); nothing else is removed
 OURS: Final = (
     *("bridge.sqlite3*", "secrets", "tls", ".env", "instance", "server.json", "spool", "hosts"),
     *("watch.json", "watch-*.json", "logs", "backups", "before-restore-*", ".restoring-*"),
     *("git", "*.lock"),
 )
-WHAT = """\
-This stops the bridge, takes its hooks out of the agent's settings file and removes its systemd
-units. In {data} are the devices and their tokens, the certificate authority, the log and the
-backups. Type "keep" or "remove" for that directory; anything else stops here: """
+KEPT = """\
+The data is kept: {data}
+  (devices and their tokens, the certificate authority, the log, the backups)
+  {remove}   # removes it too"""
 REST = """What is left, for you to remove:
-  {remove}   # the code and its environment
+  {remove}
   the proxy's site or the tunnel, if you made one; backups that you keep elsewhere
   on phones and browsers that trust it: the bridge's certificate authority"""
 
@@ -37,30 +37,25 @@ REST = """What is left, for you to remove:
 class Command(BaseCommand):
     help = (
         "Stop the bridge, take its hooks out of the agent's settings and remove its services."
-        " The data directory is kept, or removed when you say so."
+        " The data directory is kept, or removed with --data."
     )
     requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: CommandParser) -> None:
-        data = "what becomes of the data directory; asked for on a terminal, needed without one"
-        parser.add_argument("--data", choices=(KEEP, REMOVE), help=data)
+        data = "remove the data directory too: devices and their tokens, the log, the backups"
+        parser.add_argument("--data", action="store_true", help=data)
 
     def handle(self, *args: Any, **options: Any) -> None:
-        data = options["data"]
-        if data is None and sys.stdin.isatty():
-            data = input(WHAT.format(data=conf.bridge_data_dir)).strip().lower()
-        if data not in (KEEP, REMOVE):
-            how = "" if sys.stdin.isatty() else " Without a terminal give --data keep or remove."
-            raise CommandError(f"Nothing was done.{how}")
+        removing = options["data"]
         directory = Path(os.path.realpath(conf.bridge_data_dir))
         for kept in (Path.home().resolve(), PROJECT_DIR):
-            if data == REMOVE and kept.is_relative_to(directory):
+            if removing and kept.is_relative_to(directory):
                 text = f"{directory} holds more than the bridge's data ({kept})"
                 raise CommandError(f"{text}: remove that by hand. Nothing was done.")
         service.stop(conf, service.running_unit(conf))
         call_command("install_hooks", "--remove", "--yes", stdout=self.stdout)
         left = _remove_services()
-        if data == REMOVE:
+        if removing:
             others = _remove_data(directory)
             text = f", but for what is not the bridge's: {', '.join(map(str, others))}"
             self.stdout.write(f"{conf.bridge_data_dir} is removed{text if others else ''}.")
@@ -71,13 +66,21 @@ class Command(BaseCommand):
             for name in (HOOK_SCRIPT, ANSWER_SCRIPT):
                 with contextlib.suppress(OSError):
                     (directory / "spool" / name).unlink()
-            self.stdout.write(f"The data is kept: {conf.bridge_data_dir}")
+            remove = make_command(conf, "uninstall", "--data")
+            self.stdout.write(KEPT.format(data=conf.bridge_data_dir, remove=remove))
         for command in left:
             self.stdout.write(f"A service could not be removed. Run: {command}")
-        remove = f"rm -rf {shlex.quote(str(PROJECT_DIR))}"
-        if data == KEEP and directory.is_relative_to(PROJECT_DIR):  # or it would go with the clone
-            remove = f"mv {shlex.quote(str(directory))} ~/bridge-data && {remove}"
-        self.stdout.write(REST.format(remove=remove))
+        self.stdout.write(REST.format(remove=_remove_code(directory, kept=not removing)))
+
+
+def _remove_code(data: Path, *, kept: bool) -> str:
+    """Return the command that removes the code and its environment."""
+    if not IN_CLONE:
+        return "pipx uninstall agent-bridge   # or with what else it was installed"
+    remove = f"rm -rf {shlex.quote(str(PROJECT_DIR))}   # the code and its environment"
+    if kept and data.is_relative_to(PROJECT_DIR):  # or it would go with the clone
+        remove = f"mv {shlex.quote(str(data))} ~/bridge-data && {remove}"
+    return remove
 
 
 def _remove_services() -> list[str]:

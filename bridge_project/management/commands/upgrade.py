@@ -13,6 +13,7 @@ from bridge_project.composition import migrations, startup
 from bridge_project.composition.database_copies import newest_copy
 from bridge_project.kernel.config import conf
 from bridge_project.kernel.database import sqlite_file
+from bridge_project.kernel.own_commands import make_command
 from bridge_project.operations import service
 from sessions_app.agents.host import sockets
 
@@ -57,7 +58,7 @@ class Command(BaseCommand):
             service.start(conf, unit)
             self.stdout.write(f"{unit.name} runs again, version {__version__}.")
         else:
-            run = startup.make_command(conf, "run")
+            run = make_command(conf, "run")
             again = "Start it again, with the same settings" if stopped else "Start it"
             self.stdout.write(f"This is version {__version__}. {again}: `{run}`")
 
@@ -81,7 +82,7 @@ def _check_way_back(*, dumped: bool) -> None:
             return
         raise CommandError(
             "The database is a server's, and is not copied here. Dump it (pg_dump), then:"
-            f" `{startup.make_command(conf, 'upgrade ARGS=--dumped')}`. Nothing was changed."
+            f" `{make_command(conf, 'upgrade', '--dumped')}`. Nothing was changed."
         )
     size, mb = database.stat().st_size, 2**20
     for place in {database.parent, conf.bridge_data_dir}:
@@ -105,7 +106,7 @@ def _go_back(failed: migrations.MigrationFailed, unit: service.Unit | None) -> s
         return f"{failed} It could not be put back by itself ({error})."
     text = f"A migration failed ({failed.why})."
     text += " The database is as it was before, and the bridge is stopped."
-    run = f"`{startup.make_command(conf, 'run')}`"
+    run = f"`{make_command(conf, 'run')}`"
     if unit is not None:
         run = f"`make setup` and `{unit.command('start')}`"
     return f"{text} Go back to the version that you had (git checkout), then {run}."

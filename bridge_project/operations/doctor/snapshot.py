@@ -11,8 +11,7 @@ from urllib.parse import urlsplit
 
 from dotenv import dotenv_values
 
-from bridge_project.composition import startup
-from bridge_project.kernel import limits
+from bridge_project.kernel import limits, own_commands
 from bridge_project.kernel.config import Conf
 from bridge_project.network import server_address
 from bridge_project.network.certificate_files import pin_of
@@ -57,7 +56,7 @@ class Snapshot:
         return f"tail -n 20 '{self.conf.bridge_data_dir}/logs/bridge.log'"
 
     def make(self, target: str) -> str:
-        return startup.make_command(self.conf, target)
+        return own_commands.make_command(self.conf, target)
 
     def without(self, name: str) -> str:
         """Return the shell command that removes a setting, also from `.env`."""
@@ -69,7 +68,7 @@ class Snapshot:
         return f"unset {name}; {out}"
 
     def manage(self, command: str) -> str:
-        return startup.manage(self.conf, command)
+        return own_commands.manage(self.conf, command)
 
 
 def take(conf: Conf) -> Snapshot:

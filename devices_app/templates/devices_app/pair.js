@@ -22,7 +22,7 @@
   const parse = (text) => {
     if (!text)
       throw new Error(
-        "This page was opened without a pairing code. Scan the QR code that “make qr” shows at " +
+        "This page was opened without a pairing code. Scan the QR code that “{% own_command 'qr' %}” shows at " +
           "the machine, also when you had scanned it before: this page keeps no code.",
       );
     const found = Object.fromEntries(

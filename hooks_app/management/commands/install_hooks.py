@@ -3,7 +3,6 @@
 import difflib
 import hashlib
 import os
-import shlex
 import sys
 from argparse import BooleanOptionalAction
 from collections.abc import Iterator
@@ -13,6 +12,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from bridge_project.kernel.config import conf
+from bridge_project.kernel.own_commands import make_command
 from bridge_project.kernel.private_files import make_private_dir, write_private_file
 from hooks_app.producer.agents import AGENTS, CLAUDE, HookedAgent
 from hooks_app.producer.install import (
@@ -167,9 +167,8 @@ class Command(BaseCommand):
         if yes:
             return True
         if not sys.stdin.isatty():
-            data = shlex.quote(str(conf.bridge_data_dir))
-            words = "'--remove --yes'" if removing else "--yes"
-            again = f"run this again with --yes (BRIDGE_DATA_DIR={data} make hooks ARGS={words})"
+            words = "--remove --yes" if removing else "--yes"
+            again = f"run this again with --yes ({make_command(conf, 'hooks', words)})"
             raise CommandError(f"There is no terminal to ask at: {again}. Nothing was changed.")
         return self._agrees("\nWrite this?")
 

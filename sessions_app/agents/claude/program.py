@@ -2,15 +2,19 @@
 
 import importlib.util
 import os
+import shlex
+import sys
+from importlib import metadata
 from pathlib import Path
 
+from bridge_project.kernel.place import IN_CLONE
+from bridge_project.kernel.place import PROGRAM as OURS
 from sessions_app.agents import found
 
 NAME = "claude-code"
 PACKAGE = "claude-agent-sdk"
 PROGRAM = found.Program("claude", "Claude Code")
 REQUIREMENTS = "requirements-claude.txt"
-INSTALL = ".venv/bin/python -m pip install"
 
 
 def problem() -> str | None:
@@ -24,10 +28,15 @@ def problem() -> str | None:
 
 def mend() -> str:
     """Return the command that installs the SDK, and a program if none is there."""
+    how, wanted = ".venv/bin/python -m pip install", f"-r {REQUIREMENTS}"
+    if not IN_CLONE:
+        extra = (one for one in metadata.requires(OURS) or () if one.startswith(PACKAGE))
+        wanted = shlex.quote(next(extra).partition(";")[0].strip())
+        how = f"{shlex.quote(sys.executable)} -m pip install"
     if package() is not None:
-        return f"{INSTALL} --force-reinstall -r {REQUIREMENTS}"
+        return f"{how} --force-reinstall {wanted}"
     small = f"--no-binary {PACKAGE} " if PROGRAM.path() is not None else ""
-    return f"{INSTALL} {small}-r {REQUIREMENTS}"
+    return f"{how} {small}{wanted}"
 
 
 def program() -> Path | None:

@@ -18,7 +18,8 @@ from typing import Final
 import structlog
 
 from bridge_project.kernel import limits
-from bridge_project.kernel.config import PROJECT_DIR
+from bridge_project.kernel.config import conf
+from bridge_project.kernel.place import PROJECT_DIR
 from sessions_app import leases
 from sessions_app.agents import driver as drivers
 from sessions_app.agents import started
@@ -83,7 +84,8 @@ class Forker:
         values = {name: value for name, value in vars(limits).items() if name.isupper()}
         numbers = {name: one for name, one in values.items() if isinstance(one, int | float)}
         instance = await asyncio.to_thread(leases.instance)
-        writer.write(json.dumps({"limits": numbers, "instance": instance}).encode() + b"\n")
+        begin = {"limits": numbers, "roots": conf.allowed_roots, "instance": instance}
+        writer.write(json.dumps(begin).encode() + b"\n")
         return reader, writer
 
     async def _run(self, control: socket.socket) -> None:

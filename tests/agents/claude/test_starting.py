@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bridge_project.kernel.config import PROJECT_DIR
+from bridge_project.kernel.place import PROJECT_DIR
 from sessions_app.agents.claude import program as claude
 from sessions_app.agents.driver import CannotResume, CannotStart
 from tests.agents.conftest import claude_driver

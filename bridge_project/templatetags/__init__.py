@@ -1,0 +1,1 @@
+"""Give templates the names of the bridge's commands."""
