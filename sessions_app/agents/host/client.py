@@ -17,7 +17,7 @@ from typing import Final
 
 import structlog
 
-from bridge_project.kernel import limits
+from bridge_project.kernel import limits, ways
 from bridge_project.kernel.config import PROJECT_DIR
 from sessions_app import leases
 from sessions_app.agents import driver as drivers
@@ -83,7 +83,8 @@ class Forker:
         values = {name: value for name, value in vars(limits).items() if name.isupper()}
         numbers = {name: one for name, one in values.items() if isinstance(one, int | float)}
         instance = await asyncio.to_thread(leases.instance)
-        writer.write(json.dumps({"limits": numbers, "instance": instance}).encode() + b"\n")
+        begin = {"limits": numbers, "ways": ways.linux, "instance": instance}
+        writer.write(json.dumps(begin).encode() + b"\n")
         return reader, writer
 
     async def _run(self, control: socket.socket) -> None:

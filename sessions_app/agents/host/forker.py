@@ -15,7 +15,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from bridge_project.kernel import child_environment, limits
+from bridge_project.kernel import child_environment, limits, ways
 from sessions_app.agents import registry
 from sessions_app.agents.host import host, sockets
 from sessions_app.agents.process import groups
@@ -34,6 +34,7 @@ def main() -> None:
         return
     for name, value in begin["limits"].items():
         setattr(limits, name, value)
+    ways.linux.update(begin["ways"])
     registry.load()
     while line := requests.readline():
         request = json.loads(line)
