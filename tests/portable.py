@@ -14,7 +14,6 @@ PORTABLE_TESTS = [
     "tests/conformance/test_files_http.py",
     "tests/conformance/test_files_ws.py",
     "tests/agents/test_processes.py",
-    "tests/attack/test_processes.py",
     "tests/conformance/test_tool_limits.py",
     "tests/conformance/test_agent_life.py",
     "tests/conformance/test_agent_killed.py",
