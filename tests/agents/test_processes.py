@@ -2,7 +2,9 @@
 tests/attack/test_processes.py; how it ends: tests/conformance/test_tool_limits.py.
 """
 
+import asyncio
 import os
+import signal
 import subprocess
 import uuid
 from collections.abc import Iterator
@@ -12,7 +14,7 @@ from typing import Any
 import psutil
 import pytest
 
-from bridge_project.kernel import limits
+from bridge_project.kernel import limits, ways
 from sessions_app.agents.process import groups
 from sessions_app.agents.process.launch import AGENT_OF
 from tests.agents.drive import carrying, sleeping, within
@@ -78,6 +80,20 @@ async def test_a_repository_brings_no_program_of_its_own(
     assert group.returncode == 127
     assert await group.stderr.readline() == b"agent-of-mine: No such file or directory\n"
     await groups.end_group(group)
+
+
+async def test_the_portable_guard_ends_groups_whose_parent_has_gone(
+    tmp_path: Path, number: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """D77: also without the mark, by which the bridge sweeps; the command itself is asked first."""
+    monkeypatch.setitem(ways.linux, "agents", False)
+    gone = f"setsid sh -c 'env -i sleep 6{number} & sleep 2.5'"
+    group = await groups.start(["sh", "-c", f"{gone}; exec sleep 7{number}"], tmp_path)
+    await asyncio.to_thread(wait_until, lambda: len(sleeping(number)) == 2)
+    await groups.end_background(group)
+    assert [psutil.Process(pid).cmdline()[1][0] for pid in sleeping(number)] == ["7"]
+    await groups.end_group(group)
+    assert sleeping(number) == [] and group.returncode == -signal.SIGTERM
 
 
 @pytest.mark.skipif(not LINUX_WAYS, reason="elsewhere there is only the guard")
