@@ -218,9 +218,10 @@ def test_a_host_that_is_killed_or_stands_still(
 
 def test_what_lies_in_the_hosts_directory_holds_no_start_up(bridge: Bridge, phone: Phone) -> None:
     """A file, a link, a socket that nobody listens on: planted, or left over."""
+    hosts = bridge.data / "hosts"
+    wait_until(lambda: not [*hosts.glob("*.socket")])  # of the tests before
     session_id = begin(bridge, phone)
     bridge.kill()
-    hosts = bridge.data / "hosts"
     [left] = hosts.glob("*.socket")
     (hosts / "0.socket").write_text("no socket")
     (hosts / "1.socket").symlink_to("/dev/null")
