@@ -5,7 +5,7 @@
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
 .PHONY: help run watch hooks doctor qr admin upgrade uninstall \
-	test test-slow repeat test-agents test-web soak bench lint setup clean
+	test test-slow repeat test-agents test-web soak mac-check bench lint setup clean
 
 # The newest Python that the pins were installed on and that can make an environment; any newer one
 # is a last resort.
@@ -59,6 +59,9 @@ test-web: ## the web client in a real browser (needs Debian's chromium-driver)
 
 soak: ## the long tests: thousands of kills, and more (ARGS="--instants 200": only so many kills)
 	$(call bootstrap,check soak $(ARGS))
+
+mac-check: ## what somebody with a Mac runs: it prints all that we need to know
+	$(call bootstrap,check mac-check $(ARGS))
 
 bench: ## measure it, docs/performance.md says how (ARGS="events hookwait" for some parts)
 	$(call bootstrap,check bench $(ARGS))

@@ -1,7 +1,9 @@
 """What developers run, once `make` has set up what it needs: `make lint`, `test`, `soak` …"""
 
 import os
+import resource
 import shutil
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -9,8 +11,10 @@ import time
 from collections.abc import Callable, Sequence
 from importlib import metadata
 
+from bridge_project.kernel import ways
 from bridge_project.operations.setup import Missing, only_one, run_step
 from tests.agents import install
+from tests.portable import PORTABLE_TESTS
 from tests.servers import MOST_WORKERS
 
 Step = tuple[str, list[str]]  # a name, and what follows `python`
@@ -20,7 +24,10 @@ LINTERS: list[Step] = [
     ("format", ["-m", "ruff", "format", "--check", "--quiet", "."]),
     ("imports", ["-c", "from importlinter.cli import lint_imports_command as c; c(['--no-logo'])"]),
 ]
-TYPES: Step = ("mypy", ["-m", "mypy"])
+TYPES: list[Step] = [
+    ("mypy", ["-m", "mypy"]),
+    ("mypy of macOS", ["-m", "mypy", "--platform", "darwin"]),
+]
 # Without compiled modules every process that tests start would compile the project anew.
 OF_THE_SHELL = ("DATABASE_URL", "REDIS_URL", "PYTHONDONTWRITEBYTECODE")
 
@@ -79,7 +86,7 @@ def main(arguments: list[str]) -> int:
 
 def lint(_: list[str]) -> int:
     """The client's JavaScript and style too where npm is, which brings their tool."""
-    code = run([*LINTERS, TYPES])
+    code = run([*LINTERS, *TYPES])
     if shutil.which("npm") is None:
         sys.stdout.write("NOT CHECKED: the client's JavaScript and style; npm is missing.\n")
         return code
@@ -138,7 +145,7 @@ def repeat(arguments: list[str]) -> int:
 
 def use_memory() -> None:
     """Have temporary files in memory if there is room: there a commit waits for no disk."""
-    if os.access(MEMORY, os.W_OK):
+    if sys.platform == "linux" and os.access(MEMORY, os.W_OK):
         found = os.statvfs(MEMORY)
         if not found.f_flag & os.ST_NOEXEC and found.f_bavail * found.f_frsize >= ROOM:
             os.environ["TMPDIR"] = str(MEMORY)
@@ -180,6 +187,20 @@ def test_web(arguments: list[str]) -> int:
     return code
 
 
+def mac_check(arguments: list[str]) -> int:
+    """Print what is needed to judge the bridge on this system, and run the tests that tell it."""
+    for words in (["sw_vers"], ["uname", "-a"], ["git", "--version"], ["mount"]):
+        if shutil.which(words[0]):
+            said = subprocess.run(words, capture_output=True, text=True, errors="replace").stdout
+            sys.stdout.write(f"== {' '.join(words)}\n{said}")
+    sys.stdout.write(f"== python\n{sys.version}\nSQLite {sqlite3.sqlite_version}\n")
+    sys.stdout.write(f"encodings: {sys.getfilesystemencoding()}, {sys.stdout.encoding}\n")
+    sys.stdout.write(f"open files: {resource.getrlimit(resource.RLIMIT_NOFILE)}\n== ways\n")
+    sys.stdout.writelines(f"{way}: {name}\n" for way, name in ways.chosen().items())
+    tests = ["-rfEsx", "-n", "2", "--dist", "loadfile", "--timeout", "300", "--tb=short"]
+    return run([("tests", ["-m", "pytest", *tests, *(arguments or PORTABLE_TESTS)])])
+
+
 def bench(arguments: list[str]) -> int:
     return run([("bench", ["-m", "tests.performance", *arguments])])
 
@@ -214,6 +235,7 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "test-web": test_web,
     "repeat": repeat,
     "bench": bench,
+    "mac-check": mac_check,
 }
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -43,7 +44,8 @@ def free_port(host: str = "127.0.0.1") -> int:
     for port in random.SystemRandom().sample(range(first, first + share), 200):
         claim = socket.socket(socket.AF_UNIX)  # of an abstract name, held until this process ends
         with socket.socket() as probe, suppress(OSError):
-            claim.bind(f"\0port-{port}-for-a-test")
+            if sys.platform == "linux":  # elsewhere the workers of another run may take it
+                claim.bind(f"\0port-{port}-for-a-test")
             probe.bind((host, port))
             _claims.append(claim)
             return port

@@ -31,6 +31,10 @@ from bridge_project.kernel.config import conf
 from bridge_project.network import transport
 from bridge_project.settings import *  # noqa: F403
 from bridge_project.settings import DATABASES, MIDDLEWARE
+from tests import portable
+
+if portable.ASKED:
+    portable.take()
 
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 

@@ -14,6 +14,7 @@ from django.db.migrations.loader import MigrationLoader
 
 from bridge_project import __version__
 from bridge_project.kernel.config import Conf
+from bridge_project.kernel.private_files import sync
 
 REMOVED_APPS: Final = ("axes",)  # older databases have their tables; devices_app.0002 drops them
 APPLIED: Final = "SELECT app || '.' || name FROM django_migrations ORDER BY id"
@@ -62,7 +63,7 @@ def copy_open(original: sqlite3.Connection, target: Path) -> None:
         os.replace(draft, target)
         directory = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            os.fsync(directory)  # a power cut does not take the name away
+            sync(directory)  # a power cut does not take the name away
         finally:
             os.close(directory)
     finally:

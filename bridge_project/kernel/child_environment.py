@@ -3,6 +3,7 @@
 import ctypes
 import os
 import re
+import sys
 from collections.abc import Iterable, Mapping
 from urllib.parse import unquote, urlsplit
 
@@ -85,6 +86,7 @@ def hide_process() -> None:
     """Hide this process's memory and environment from the user's other processes.
 
     Linux then gives its /proc entries to root, and writes no core dump. Its child processes are not
-    hidden.
+    hidden. Other systems have no such call: `docs/security.md` says what that means.
     """
-    ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, *[ctypes.c_ulong(0)] * 4)
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, *[ctypes.c_ulong(0)] * 4)

@@ -6,6 +6,7 @@ import os
 import selectors
 import signal
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -14,7 +15,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from bridge_project.kernel import limits
+import psutil
+
+from bridge_project.kernel import limits, ways
 from bridge_project.kernel.disk_threads import bounded_otherwise, reaches, unbounded
 
 CHUNK: Final = 64 * 1024
@@ -213,6 +216,9 @@ def _exited(process: subprocess.Popen[bytes]) -> bool:
     if process.returncode is not None:
         return True
     try:
-        return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
-    except ChildProcessError:  # another thread has waited for it
+        if ways.linux["children"] and sys.platform != "darwin":
+            how = os.WEXITED | os.WNOHANG | os.WNOWAIT
+            return os.waitid(os.P_PID, process.pid, how) is not None
+        return psutil.Process(process.pid).status() == psutil.STATUS_ZOMBIE
+    except (ChildProcessError, psutil.NoSuchProcess):  # another thread has waited for it
         return True

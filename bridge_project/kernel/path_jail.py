@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cache, cached_property
 
-from bridge_project.kernel import limits, mounts, path_walk
+from bridge_project.kernel import limits, mounts, path_walk, spelling, ways
 from bridge_project.kernel.config import conf
 from bridge_project.kernel.database import sqlite_file
 from bridge_project.kernel.errors import BridgeError
@@ -24,9 +24,9 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 class Jail:
     """Open paths under `roots`, except what lies under `forbidden`.
 
-    `hidden` is refused by its path only. Make one for each request: what is forbidden is looked up
-    once. A relative path begins in the first root, or in `base`, an absolute path under the same
-    rules. A link may lead from one root to another.
+    `hidden` is refused itself, but not what else is the same as something below it. Make one for
+    each request: what is forbidden is looked up once. A relative path begins in the first root, or
+    in `base`, an absolute path under the same rules. A link may lead from one root to another.
 
     Every method that takes a path raises (D12): FILE_INVALID_PATH for an impossible path, a file
     where a directory is needed, or the reverse; FILE_ACCESS_DENIED outside the roots, whether or
@@ -42,7 +42,8 @@ class Jail:
         real = [names_of(_real_root(root)) for root in roots]
         self.first: Names = real[0]
         self.roots = frozenset(real)
-        self._forbidden = tuple(os.path.realpath(path) for path in forbidden)
+        self._forbidden = tuple(map(_real_path, forbidden))
+        self._hidden = tuple(hidden)
         known = mounts.mounts() if forbidden else []
         places = [place for path in self._forbidden for place in mounts.other_places(path, known)]
         self.mounted = tuple(map(names_of, places))  # where parts of what is forbidden are seen
@@ -86,7 +87,7 @@ class Jail:
         A directory can only be the forbidden one itself: those below it are reached through it, or
         through a mount, which is hidden. A file below it may have a second hard link elsewhere.
         """
-        if identity(stat) in self._tops:
+        if identity(stat) in self._tops or identity(stat) in self._hidden_tops:
             return True
         linked = st.S_ISREG(stat.st_mode) and stat.st_nlink > 1
         return linked and stat.st_dev in self._devices and identity(stat) in self._contents
@@ -94,6 +95,11 @@ class Jail:
     @cached_property
     def _tops(self) -> frozenset[Identity]:
         return frozenset(one for path in self._forbidden for one in _identities([path]))
+
+    @cached_property
+    def _hidden_tops(self) -> frozenset[Identity]:
+        """Return what is hidden: another spelling of its name may lead to it."""
+        return frozenset(_identities(self._hidden))
 
     @cached_property
     def _devices(self) -> frozenset[int]:
@@ -128,20 +134,26 @@ def default_jail() -> Jail:
     """Make the jail of BRIDGE_ALLOWED_ROOTS without the bridge's secrets (D45).
 
     Those are the data directory, the files of secrets that settings name, and an SQLite database
-    that lies elsewhere with its journals. /proc is closed because it shows the bridge's environment
-    and memory when a root is as wide as /; the walk refuses any other procfs.
+    that lies elsewhere with its journals. When a root is as wide as /, /proc would show the
+    bridge's environment and memory, /dev/fd what it has open, and macOS's /.vol any file by its
+    inode; the walk refuses any other procfs.
     """
     forbidden = [str(conf.bridge_data_dir), *map(str, conf.secret_files)]
     if conf.database_url and (database := sqlite_file(conf)) is not None:
         real = os.path.realpath(database)
         forbidden += [real + suffix for suffix in ("", "-wal", "-shm", "-journal")]
-    return Jail(conf.allowed_roots, forbidden, hidden=["/proc"])
+    return Jail(conf.allowed_roots, forbidden, hidden=["/proc", "/dev/fd", "/.vol"])
 
 
 @cache
 def _real_root(root: str) -> str:
     """Return a root's real path, looked up once: its mount may hang later."""
-    return os.path.realpath(root)
+    return _real_path(root)
+
+
+def _real_path(path: str) -> str:
+    real = os.path.realpath(path)
+    return real if ways.linux["paths"] else spelling.real_path(real)
 
 
 def shown(text: str) -> str:

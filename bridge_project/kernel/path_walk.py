@@ -5,6 +5,9 @@ system never follows a link, and what was looked at is what is used. The walk re
 itself and steps through it under the same rules.
 Outside the roots only names are compared and nothing is opened, so an answer never shows whether
 something exists there.
+
+Linux opens anything without reading it (O_PATH). The portable way opens directories, which must be
+readable, and looks at anything else before it opens it; what was swapped in between is refused.
 """
 
 from __future__ import annotations
@@ -13,13 +16,14 @@ import ctypes
 import errno
 import os
 import stat as st
+import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
 
-from bridge_project.kernel import disk_threads, limits
+from bridge_project.kernel import disk_threads, limits, spelling, ways
 from bridge_project.kernel.errors import BridgeError
 
 Want = Literal["directory", "file", "any"]
@@ -28,12 +32,15 @@ Identity = tuple[int, int]  # (device, inode): what a thing is, whatever it is c
 
 # Opens anything but reads nothing: a link itself, a FIFO without waiting, a directory that may only
 # be entered, and a database whose locks SQLite would lose if it were opened and closed.
-_LOOK = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+_LOOK = getattr(os, "O_PATH", 0) | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _LIST = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+# macOS refuses a link anywhere in the path, but not both flags at once
+_ROOT = os.O_RDONLY | os.O_DIRECTORY | getattr(os, "O_NOFOLLOW_ANY", os.O_NOFOLLOW) | os.O_CLOEXEC
 
 _PROC_SUPER_MAGIC = 0x9FA0  # statfs(2)
-_fstatfs = ctypes.CDLL(None, use_errno=True).fstatfs
+_HAS_PROC = sys.platform == "linux"
+_libc = ctypes.CDLL(None, use_errno=True)
 
 # Errors that are not listed (no descriptors left, a broken disk) are the bridge's own and say
 # nothing about the path. ESRCH: procfs, of a process that has ended.
@@ -176,8 +183,10 @@ class Walk:
         if names in self.rules.roots:
             disk_threads.reaches(join(names))
             try:
-                fd = os.open(join(names), _LOOK | os.O_DIRECTORY)
-            except NotADirectoryError:
+                fd = os.open(join(names), _LOOK | os.O_DIRECTORY if ways.linux["paths"] else _ROOT)
+            except OSError as error:
+                if not _is_no_directory(error):
+                    raise
                 # the root is a link or a file by now: no longer what was allowed
                 raise BridgeError("FILE_ACCESS_DENIED") from None
             self._enter(fd, os.fstat(fd))
@@ -188,31 +197,75 @@ class Walk:
         if self.rules.hides((*self.names, name)):
             raise BridgeError("FILE_ACCESS_DENIED")
         disk_threads.reaches(join((*self.names, name)))
+        fd, stat = self._look(name)
         try:
-            # asked for as a directory, so that one that is mounted on demand is
-            fd = os.open(name, _LOOK | os.O_DIRECTORY, dir_fd=self.fd)
-        except NotADirectoryError:
-            fd = os.open(name, _LOOK, dir_fd=self.fd)
-        try:
-            stat = os.fstat(fd)
             if st.S_ISLNK(stat.st_mode):
-                self._follow(os.readlink("", dir_fd=fd))
-            elif st.S_ISDIR(stat.st_mode):
+                at = ("", fd) if fd >= 0 else (name, self.fd)
+                self._follow(os.readlink(at[0], dir_fd=at[1]))
+                return
+            if not ways.linux["paths"]:
+                name = spelling.real_name(self.fd, name, stat)
+                if self.rules.hides((*self.names, name)):
+                    raise BridgeError("FILE_ACCESS_DENIED")
+            if st.S_ISDIR(stat.st_mode):
                 directory, fd = fd, -1
                 self._enter(directory, stat)
-                self.names.append(name)
             elif self.pending or self.want == "directory":
                 raise BridgeError("FILE_INVALID_PATH")
             elif not st.S_ISREG(stat.st_mode):
                 raise BridgeError("FILE_ACCESS_DENIED")
             else:
                 self._admit(fd, stat)
-                self.names.append(name)
-                is_wanted = self.want == "file"
-                self.end = (os.open(f"/proc/self/fd/{fd}", _READ) if is_wanted else -1, stat)
+                self.end = (self._open(name, fd, stat) if self.want == "file" else -1, stat)
+            self.names.append(name)
         finally:
             if fd >= 0:
                 os.close(fd)
+
+    def _look(self, name: str) -> tuple[int, os.stat_result]:
+        """Return a descriptor of what has this name, and what it is.
+
+        In the portable way -1 for all but directories: to open them could have an effect.
+        """
+        linux = ways.linux["paths"]
+        try:
+            # asked for as a directory, so that one that is mounted on demand is
+            flags = _LOOK | os.O_DIRECTORY if linux else _LIST
+            fd = os.open(name, flags, dir_fd=self.fd)
+        except OSError as error:
+            if not _is_no_directory(error):
+                raise
+            if not linux:
+                stat = os.stat(name, dir_fd=self.fd, follow_symlinks=False)
+                if st.S_ISDIR(stat.st_mode):
+                    raise BridgeError("FILE_NOT_FOUND") from None  # it has just come there
+                return -1, stat
+            fd = os.open(name, _LOOK, dir_fd=self.fd)
+        try:
+            return fd, os.fstat(fd)
+        except BaseException:
+            os.close(fd)
+            raise
+
+    def _open(self, name: str, fd: int, stat: os.stat_result) -> int:
+        """Open a file that was looked at for reading; refuse what was put in its place."""
+        if fd >= 0:
+            return os.open(f"/proc/self/fd/{fd}", _READ)
+        try:
+            opened = os.open(name, _READ | os.O_NOFOLLOW, dir_fd=self.fd)
+        except OSError as error:
+            if error.errno != errno.ELOOP:
+                raise
+            raise BridgeError("FILE_NOT_FOUND") from None
+        try:
+            found = os.fstat(opened)
+            if identity(found) != identity(stat):
+                raise BridgeError("FILE_NOT_FOUND")
+            self._admit(opened, found)
+        except BaseException:
+            os.close(opened)
+            raise
+        return opened
 
     def _follow(self, target: str) -> None:
         self.links += 1
@@ -231,7 +284,7 @@ class Walk:
         """Refuse what is secret, whatever its name, and every procfs."""
         if self.forbids(stat):
             raise BridgeError("FILE_ACCESS_DENIED")
-        if stat.st_dev != self.device:
+        if stat.st_dev != self.device and fd >= 0:
             if _is_procfs(fd):
                 raise BridgeError("FILE_ACCESS_DENIED")
             self.device = stat.st_dev
@@ -254,10 +307,17 @@ def translate_os_errors() -> Iterator[None]:
         raise BridgeError(code) from None
 
 
+def _is_no_directory(error: OSError) -> bool:
+    """Return whether it says that there is no directory, but a link, say."""
+    return error.errno in (errno.ENOTDIR, errno.ELOOP)
+
+
 def _is_procfs(fd: int) -> bool:
     """Return whether a descriptor is in a procfs, which shows processes' secrets."""
+    if not _HAS_PROC:
+        return False
     found = ctypes.create_string_buffer(256)  # struct statfs has 120 bytes and begins with the type
-    if _fstatfs(fd, found):
+    if _libc.fstatfs(fd, found):
         raise OSError(ctypes.get_errno(), "fstatfs")
     return ctypes.c_uint32.from_buffer(found).value == _PROC_SUPER_MAGIC
 

@@ -5,9 +5,11 @@ Standard library only: the forwarder of another machine carries this module in i
 
 from __future__ import annotations
 
+import fcntl
 import os
 import secrets
 import stat
+import sys
 from pathlib import Path
 
 
@@ -37,6 +39,21 @@ def make_real_dir(path: Path) -> None:
         os.close(directory)
 
 
+def sync(descriptor: int) -> None:
+    """Have what was written outlast a power cut. Raises OSError.
+
+    On macOS fsync leaves it in the disk's own memory.
+    """
+    if sys.platform == "darwin":
+        try:
+            fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
+        except OSError:  # a file system that does not know it
+            pass
+        else:
+            return
+    os.fsync(descriptor)
+
+
 def write_private_file(path: Path, data: bytes, *, like: Path | None = None) -> None:
     """Replace a file (0600) at once: readers see the old bytes or the new.
 
@@ -49,7 +66,7 @@ def write_private_file(path: Path, data: bytes, *, like: Path | None = None) -> 
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
             file.flush()
-            os.fsync(descriptor)
+            sync(descriptor)
             if like is not None and like.exists():
                 status = like.stat()
                 os.fchmod(descriptor, stat.S_IMODE(status.st_mode))

@@ -1,15 +1,17 @@
 """Read the note of the agent's process that a hook puts before its event (D65).
 
 The note is `#1 PID WHO DIRECTORY`, the boot id, and two lines of /proc: of process 1 and of the
-agent. WHO says how the agent was found: it named itself (`agent`), or the hook is its child
-(`parent`), which may be a wrapper that ends with the hook. `@NAME` after it: which agent it is,
-where that is not Claude Code, and `/EVENT` what the hook is of, where the event does not say it.
-`:beside:NONCE` or `:away:NONCE` after that: the hook waits for an answer, beside a dialog or
-because the owner is away (D66). DIRECTORY is where Claude Code's settings are.
+agent; without /proc what `ps -o pid= -o lstart=` says of both, in UTC. WHO says how the agent was
+found: it named itself (`agent`), or the hook is its child (`parent`), which may be a wrapper that
+ends with the hook. `@NAME` after it: which agent it is, where that is not Claude Code, and `/EVENT`
+what the hook is of, where the event does not say it. `:beside:NONCE` or `:away:NONCE` after that:
+the hook waits for an answer, beside a dialog or because the owner is away (D66). DIRECTORY is where
+Claude Code's settings are.
 """
 
 from __future__ import annotations
 
+import calendar
 import re
 from typing import NamedTuple
 
@@ -19,18 +21,22 @@ _STAT = re.compile(rb"(\d+) \(.{0,64}?\) [A-Za-z](?: -?\d+){18} (\d+)(?: -?\d+)*
 _FIRST = re.compile(
     rb"#1 (\d{1,10}) (agent|parent)(?:@([\w/-]{1,64}))?(?::(beside|away):(\w{8,32}))? ([^\n]*)\n"
 )
+_STARTED = re.compile(
+    rb" *(\d+) [A-Z][a-z]{2} ([A-Z][a-z]{2}) +(\d{1,2}) (\d\d):(\d\d):(\d\d) (\d{4}) *\n"
+)
+_MONTHS = b"Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split()
 _BOOT = re.compile(rb"([0-9a-f-]{36})\n")
 
 
 class ProcessNote(NamedTuple):
     """Name the process of an agent.
 
-    ``start``: ticks since the boot, None where the system does not tell; ``boot``: the boot's id,
-    ``space``: the start of the namespace's first process, which tells pid namespaces apart; "" and
-    None likewise. ``certain``: the agent has named it itself. ``home``: the directory of the
-    agent's settings. ``nonce``: of the hook that waits for an answer, "" when none does;
-    ``beside``: beside a dialog (D66). ``over``: it does not run the session any more (D67).
-    ``agent``: its name, "" for Claude Code.
+    ``start``: ticks since the boot, or seconds since 1970 where there is no /proc, None when
+    neither is known; ``boot``: the boot's id, "" where there is no /proc; ``space``: the start of
+    the namespace's first process, which tells pid namespaces apart. ``certain``: the agent has
+    named it itself. ``home``: the directory of the agent's settings. ``nonce``: of the hook that
+    waits for an answer, "" when none does; ``beside``: beside a dialog (D66). ``over``: it does not
+    run the session any more (D67). ``agent``: its name, "" for Claude Code.
     """
 
     pid: int
@@ -66,8 +72,13 @@ def split_note(data: bytes) -> tuple[ProcessNote | None, bytes]:
 
 
 def _start_of(pid: int, data: bytes, at: int) -> tuple[int | None, int]:
-    """Return a process's start from its line of /proc, and where the line ends."""
+    """Return a process's start from its line of /proc or ps, and where the line ends."""
     found = _STAT.match(data, at)
-    if found is None or int(found[1]) != pid:
+    if found is not None and int(found[1]) == pid:
+        return int(found[2]), found.end()
+    told = _STARTED.match(data, at)
+    if told is None or int(told[1]) != pid or told[2] not in _MONTHS:
         return None, at
-    return int(found[2]), found.end()
+    month = _MONTHS.index(told[2]) + 1
+    began = (int(told[7]), month, *map(int, told.group(3, 4, 5, 6)))
+    return calendar.timegm(began), told.end()

@@ -24,6 +24,7 @@ from bridge_project.composition import database_copies as copies
 from bridge_project.kernel.config import Conf
 from bridge_project.kernel.database import sqlite_file
 from bridge_project.kernel.own_commands import make_command
+from bridge_project.kernel.private_files import sync
 from bridge_project.protocol.types import parse_version
 
 DATABASE: Final = "bridge.sqlite3"
@@ -88,7 +89,7 @@ def back_up(conf: Conf, target: Path) -> Manifest:
                 entry.size = len(about)
                 archive.addfile(entry, io.BytesIO(about))
             file.flush()
-            os.fsync(file.fileno())
+            sync(file.fileno())
         os.link(part, target)  # fails where something has this name already
     except FileExistsError:
         raise CommandError(f"{target} is there already.") from None
@@ -210,7 +211,7 @@ def _unpack(archive: Path, staged: Path) -> Manifest:
             with source, open_private(path) as written:
                 shutil.copyfileobj(source, written)
                 written.flush()
-                os.fsync(written.fileno())
+                sync(written.fileno())
                 written.seek(0)
                 digests[member.name] = hashlib.file_digest(written, "sha256").hexdigest()
     del digests[MANIFEST]
@@ -273,7 +274,7 @@ def _put_database(source: Path, target: Path, aside: Path) -> None:
     try:
         shutil.move(source, draft)
         with draft.open("rb") as moved:
-            os.fsync(moved.fileno())
+            sync(moved.fileno())
     except OSError:
         draft.unlink(missing_ok=True)
         raise

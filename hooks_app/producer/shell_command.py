@@ -129,11 +129,11 @@ def hook_script(spool: str) -> str:
 
     Before it stands a note of the agent's process (see process_note.py): its id and the directory
     of its settings, boot, and the state of the first process, which tells a pid namespace from
-    others, and of the agent's.
+    others, and of the agent's; where there is no /proc, when both were started.
 
-    One process besides the shell, cat: the shell's own ``read`` takes a byte at a time. Below an
-    agent that a bridge has started (AGENT_BRIDGE_SESSION) it writes nothing: each call would be
-    reported twice.
+    One process besides the shell, cat (and ps, where there is no /proc): the shell's own ``read``
+    takes a byte at a time. Below an agent that a bridge has started (AGENT_BRIDGE_SESSION) it
+    writes nothing: each call would be reported twice.
     """
     return f"""\
 # The bridge's hook: copies the event on standard input into a new file of the spool.
@@ -166,6 +166,7 @@ if cd {quoted(spool)} && [ ! -e full ]; then
       printf '{NOTE_MARK}%s %s %s\n' $agent \
         $by${{AGENT_BRIDGE_AGENT:+@}}$AGENT_BRIDGE_AGENT$AGENT_BRIDGE_WAITS \
         "${{CLAUDE_CONFIG_DIR:-$HOME/.claude}}"
+      [ -r /proc/1/stat ] || LC_ALL=C TZ=UTC0 ps -o pid= -o lstart= -p 1,$agent 2>/dev/null
       # LC_ALL=C spares cat the reading of locale files. On a full disk leave a mark; but an agent
       # that has just ended is no reason to lose its event.
       LC_ALL=C cat "$@" - || [ ! -r /proc/$agent/stat ] || {{

@@ -9,10 +9,11 @@ directory is 0700.
 import os
 import select
 import stat
+import sys
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -23,6 +24,7 @@ from bridge_project.kernel.process_note import ProcessNote
 
 HELD: Final = b"held\n"  # from now on the end of this process is the end of the wait
 ANSWER: Final = b"answer\n"  # the file with the answer is there, and whole
+_LOOK_SECONDS: Final = 0.01  # between two looks at whether a hook still reads, but on Linux
 KEPT_SECONDS: Final = 24 * 3600  # of what a killed hook has left
 
 
@@ -46,9 +48,21 @@ class HeldHook:
 
     def has_ended(self, seconds: float = 0.0) -> bool:
         """Return whether the hook reads no more, now or within ``seconds``."""
-        polled = select.poll()
-        polled.register(self.descriptor, 0)  # that nobody reads is told unasked
-        return bool(polled.poll(1000 * seconds))
+        if sys.platform == "linux":
+            polled = select.poll()
+            polled.register(self.descriptor, 0)  # that nobody reads is told unasked
+            return bool(polled.poll(1000 * seconds))
+        else:  # noqa: RET505 - each system's types are checked
+            until = time.monotonic() + seconds
+            with closing(select.kqueue()) as queue:
+                queue.control([select.kevent(self.descriptor, select.KQ_FILTER_WRITE)], 0)
+                while True:  # that it can be written to is told too, and at once
+                    told = queue.control(None, 1, 0)
+                    if any(one.flags & select.KQ_EV_EOF for one in told):
+                        return True
+                    if time.monotonic() >= until:
+                        return False
+                    time.sleep(_LOOK_SECONDS)
 
     def hand_over(self, answer: str) -> bool:
         """Give the hook its answer; return whether it has taken it.

@@ -4,14 +4,16 @@ import asyncio
 import os
 import select
 import signal
+import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
 
 import psutil
 
-from bridge_project.kernel import limits
+from bridge_project.kernel import limits, ways
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.kernel.process_note import ProcessNote
-from bridge_project.kernel.processes import is_comparable, lives
+from bridge_project.kernel.processes import is_comparable, lives, owner_of
 from sessions_app.agents.process.launch import AGENT_RUN, IN_SESSION
 from sessions_app.models import Session
 from sessions_app.observed import processes
@@ -73,35 +75,27 @@ def _is_marked(process: psutil.Process) -> bool:
 async def end(process: ProcessNote, is_program: Callable[[int], bool]) -> None:
     """End a program by SIGTERM, and wait for its end. Raises CannotEnd.
 
-    It is held by a descriptor first, then compared with what the hook has noted: so no other
-    process that got its id is ever ended.
+    It is held first, then compared with what the hook has noted: so no other process that got its
+    id is ever ended. Linux holds it by a descriptor; in the portable way psutil compares its start
+    once more just before.
     """
-    if not hasattr(os, "pidfd_open"):
-        raise CannotEnd("This system cannot end a program safely. End it at the machine.")
-    try:
-        held = os.pidfd_open(process.pid)
-    except ProcessLookupError:
-        return
-    try:
+    by = _Held if ways.linux["programs"] else _Known
+    with suppress(ProcessLookupError, psutil.NoSuchProcess), by(process.pid) as held:
         if not lives(process):
             return
         check(process, is_program)
-        signal.pidfd_send_signal(held, signal.SIGTERM)
-        if not await asyncio.to_thread(_has_ended, held):
+        held.terminate()
+        if not await asyncio.to_thread(held.has_ended):
             seconds = f"{limits.PROGRAM_END_SECONDS:g}"
             words = f"Its program was told to end, and has not within {seconds} seconds."
             raise CannotEnd(f"{words} End it at the machine.")
-    except ProcessLookupError:
-        return
-    finally:
-        os.close(held)
 
 
 def check(process: ProcessNote, is_program: Callable[[int], bool]) -> None:
     """Check that a program may be ended. Raises CannotEnd."""
     pid = process.pid
     try:
-        owner = os.stat(f"/proc/{pid}").st_uid
+        owner = owner_of(pid)
         if pid in {os.getpid(), *(one.pid for one in psutil.Process().parents())}:
             raise CannotEnd("The bridge itself was started by its program. End it at the machine.")
         if owner != os.geteuid() or not is_program(pid):
@@ -110,7 +104,44 @@ def check(process: ProcessNote, is_program: Callable[[int], bool]) -> None:
         return
 
 
-def _has_ended(held: int) -> bool:
-    poll = select.poll()
-    poll.register(held, select.POLLIN)
-    return bool(poll.poll(1000 * limits.PROGRAM_END_SECONDS))
+class _Known(AbstractContextManager["_Known"]):
+    """Know a process by its id and start."""
+
+    def __init__(self, pid: int) -> None:
+        self._process = psutil.Process(pid)
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def terminate(self) -> None:
+        self._process.terminate()
+
+    def has_ended(self) -> bool:
+        """Wait for its end; return whether it has come in time."""
+        try:
+            self._process.wait(limits.PROGRAM_END_SECONDS)
+        except psutil.TimeoutExpired:
+            return False
+        return True
+
+
+class _Held(_Known):
+    """Hold a process by a descriptor, which means no other one."""
+
+    _held: int
+
+    def __init__(self, pid: int) -> None:
+        if sys.platform == "linux":
+            self._held = os.pidfd_open(pid)
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._held)
+
+    def terminate(self) -> None:
+        if sys.platform == "linux":
+            signal.pidfd_send_signal(self._held, signal.SIGTERM)
+
+    def has_ended(self) -> bool:
+        poll = select.poll()
+        poll.register(self._held, select.POLLIN)
+        return bool(poll.poll(1000 * limits.PROGRAM_END_SECONDS))

@@ -2,9 +2,10 @@
 tests/attack/test_processes.py; how it ends: tests/conformance/test_tool_limits.py.
 """
 
+import asyncio
 import os
+import signal
 import subprocess
-import sys
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any
 import psutil
 import pytest
 
-from bridge_project.kernel import limits
+from bridge_project.kernel import limits, ways
 from sessions_app.agents.process import groups
 from sessions_app.agents.process.launch import AGENT_OF
 from tests.agents.drive import carrying, sleeping, within
@@ -22,6 +23,7 @@ from tests.conformance.approvals import decide
 from tests.conformance.bridge import Bridge
 from tests.conformance.phone import Phone
 from tests.faults.quick import bridge_of_module
+from tests.portable import LINUX_WAYS
 from tests.servers import wait_until
 
 bridge = bridge_of_module(BRIDGE_DEMO_SHELL="1")
@@ -58,11 +60,11 @@ def number() -> str:
 
 
 def launchers(bridge: Bridge) -> list[psutil.Process]:
-    """Of the one command that the bridge runs: the first of its two, and its guard."""
+    """Of the one command that the bridge runs: its guard, behind which Linux has a first one."""
     below = psutil.Process(bridge.running.pid).children(recursive=True)
     both = [one for one in below if str(groups.GUARD) in one.cmdline()]
-    assert len(both) == 2
-    return both if both[1].ppid() == both[0].pid else both[::-1]
+    assert len(both) == 1 + LINUX_WAYS
+    return sorted(both, key=lambda one: one.ppid() in {other.pid for other in both})
 
 
 async def test_a_repository_brings_no_program_of_its_own(
@@ -80,7 +82,21 @@ async def test_a_repository_brings_no_program_of_its_own(
     await groups.end_group(group)
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere there is only the guard")
+async def test_the_portable_guard_ends_groups_whose_parent_has_gone(
+    tmp_path: Path, number: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """D77: also without the mark, by which the bridge sweeps; the command itself is asked first."""
+    monkeypatch.setitem(ways.linux, "agents", False)
+    gone = f"setsid sh -c 'env -i sleep 6{number} & sleep 2.5'"
+    group = await groups.start(["sh", "-c", f"{gone}; exec sleep 7{number}"], tmp_path)
+    await asyncio.to_thread(wait_until, lambda: len(sleeping(number)) == 2)
+    await groups.end_background(group)
+    assert [psutil.Process(pid).cmdline()[1][0] for pid in sleeping(number)] == ["7"]
+    await groups.end_group(group)
+    assert sleeping(number) == [] and group.returncode == -signal.SIGTERM
+
+
+@pytest.mark.skipif(not LINUX_WAYS, reason="elsewhere there is only the guard")
 @pytest.mark.parametrize("which", [0, 1], ids=["first", "guard"])
 def test_a_launcher_that_is_killed_leaves_nothing(
     bridge: Bridge, phone: Phone, session: str, number: str, which: int

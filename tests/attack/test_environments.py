@@ -2,6 +2,7 @@
 
 import json
 import os
+import platform
 import secrets
 import shutil
 import subprocess
@@ -160,7 +161,7 @@ python3 -c 'import ctypes, sys; ctypes.CDLL(None).ptrace(16, int(sys.argv[1]), 0
 @pytest.fixture(scope="module")
 def as_user() -> list[str]:
     """The command that runs what follows as an ordinary user."""
-    if sys.platform != "linux":
+    if platform.system() != "Linux":
         pytest.skip("only Linux can hide a process from its own user")
     if os.geteuid() != 0:
         return []

@@ -2,7 +2,6 @@
 
 import json
 import random
-import sys
 
 import pytest
 
@@ -12,10 +11,11 @@ from tests.conformance.agents import ask, asked, begin, end, say, words
 from tests.conformance.approvals import decide
 from tests.conformance.bridge import Bridge
 from tests.conformance.phone import Phone
+from tests.portable import LINUX_WAYS
 from tests.servers import wait_until
 
 pytestmark = pytest.mark.skipif(
-    sys.platform != "linux", reason="elsewhere what left its group is found by its environment only"
+    not LINUX_WAYS, reason="elsewhere what left its group at once is found by its environment only"
 )
 
 # how a command is run (by `demo`, by an agent itself) → by which agent

@@ -20,6 +20,7 @@ from typing import IO, Any
 
 import psutil
 
+from tests import portable
 from tests.conformance.https import Dial, Https, Response
 from tests.conformance.phone import Phone
 from tests.conformance.samples import hook, new_session, prompt
@@ -130,6 +131,8 @@ class Bridge:
     @property
     def environment(self) -> dict[str, str]:
         kept = {name: value for name, value in os.environ.items() if not name.startswith(NOT_OURS)}
+        if portable.ASKED:
+            kept["DJANGO_SETTINGS_MODULE"] = "tests.portable_settings"
         return kept | self.settings | {"PYTHONUNBUFFERED": "1"}
 
     @property
@@ -343,9 +346,13 @@ def listener(path: Path) -> int:
     held = os.open(path.parent, os.O_RDONLY)  # the system takes names of about 100 bytes
     try:
         with socket.socket(socket.AF_UNIX) as connection:
-            connection.connect(f"/proc/self/fd/{held}/{path.name}")
-            cred = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
-            return int(struct.unpack("3i", cred)[0])
+            if sys.platform == "linux":
+                connection.connect(f"/proc/self/fd/{held}/{path.name}")
+                cred = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+                return int(struct.unpack("3i", cred)[0])
+            else:  # noqa: RET505 - each system's types are checked
+                connection.connect(str(path))
+                return connection.getsockopt(0, 2)  # LOCAL_PEERPID of SOL_LOCAL
     except OSError:
         return 0
     finally:

@@ -108,7 +108,9 @@ def _template(environment: dict[str, str], commands: socket.socket) -> Request:
                     os.close(out)
                     os.close(err)
                     _tell(told, pid)
-                    selector.register(os.pidfd_open(pid), selectors.EVENT_READ, (pid, told))
+                    if sys.platform == "linux":
+                        held = os.pidfd_open(pid)
+                        selector.register(held, selectors.EVENT_READ, (pid, told))
                 else:
                     selector.close()
                     os.setsid()

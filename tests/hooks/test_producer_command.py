@@ -5,11 +5,12 @@ import shutil
 import stat
 import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from bridge_project.kernel import processes
+from bridge_project.kernel import processes, ways
 from bridge_project.kernel.process_note import split_note
 from hooks_app.producer.shell_command import (
     ANSWERS,
@@ -67,6 +68,35 @@ def test_it_keeps_every_byte_in_every_shell(spool: Path, shell: str) -> None:
         assert processes.lives(note)
         assert stat.S_IMODE((spool / name).stat().st_mode) == 0o600
         (spool / name).unlink()
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_without_proc_ps_tells_which_process_it_was(
+    spool: Path, shell: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """D77: a process that ended lives no more, nor does another that has its id since."""
+    monkeypatch.setitem(ways.linux, "programs", False)
+    processes.here.cache_clear()
+    change_script(spool, "/proc/", "/no such directory/")
+    with subprocess.Popen(["sleep", "1000"]) as agent:
+        assert quiet(in_shell(shell, spool, LARGE, CLAUDE_PID=str(agent.pid), TZ="Asia/Tokyo"))
+        (name,) = waiting(spool)
+        note, event = split_note((spool / name).read_bytes())
+        assert event == LARGE
+        assert note is not None and (note.pid, note.certain) == (agent.pid, True)
+        assert processes.lives(note)
+        assert note.start is not None and note.space is not None
+        earlier = note.start - 2 * processes.SAME_START_SECONDS
+        assert not processes.lives(note._replace(start=earlier))
+        assert not processes.is_comparable(note._replace(space=note.space - 3600))
+        agent.kill()
+    assert processes.is_comparable(note) and not processes.lives(note)
+
+
+@pytest.fixture(autouse=True)
+def _this_boot() -> Iterator[None]:
+    yield
+    processes.here.cache_clear()
 
 
 @pytest.mark.parametrize("shell", SHELLS)

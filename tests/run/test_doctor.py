@@ -27,6 +27,7 @@ from hooks_app.producer.forwarder import Forwarder
 from hooks_app.producer.https_sender import HttpsSender
 from hooks_app.producer.install import install
 from hooks_app.producer.spool import Spool
+from tests import portable
 from tests.agents.drive import carrying
 from tests.conformance.agent_tools import PROGRAM
 from tests.conformance.bridge import Bridge
@@ -98,7 +99,7 @@ def test_healthy(bridge: Bridge) -> None:
     said, lines = done.stdout, done.stdout.splitlines()
     marks = {line[2:15].strip(): line[0] for line in lines if line[:1] in "✓!✗" and line}
     good = {"bridge", "tokens", "certificate", "clock", "database", "disk", "files"}
-    good |= {"spool", "hooks", "agents", "event"}
+    good |= {"spool", "hooks", "agents", "event", "system"}
     assert {name: marks.get(name) for name in good} == dict.fromkeys(good, "✓"), said
     # this one listens on 127.0.0.1
     assert marks["address"] == "!" and "no phone can reach it" in said
@@ -107,6 +108,8 @@ def test_healthy(bridge: Bridge) -> None:
     assert marks["proxy"] == "!" and "pairing codes lead past the proxy" in said
     assert "whole way" in said and lines[-1] == "0 broken, 2 warnings."
     assert bridge.hook_token not in said and bridge.admin_token not in said
+    paths = "O_PATH" if portable.LINUX_WAYS else "O_NOFOLLOW"
+    assert f"; paths: {paths}" in said
     authority = x509.load_pem_x509_certificate((bridge.data / "tls/ca.crt").read_bytes())
     assert authority.fingerprint(SHA256()).hex(":").upper() in said
 

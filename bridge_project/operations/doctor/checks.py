@@ -38,6 +38,7 @@ CHECKS: Final[dict[str, Check]] = {
     "proxy": bridge.proxy,
     "database": machine.database,
     "redis": machine.redis_server,
+    "system": machine.system,
     **QUICK,
     "agents": agents.agents,
 }

@@ -2,6 +2,7 @@
 
 import json
 import os
+import platform
 import shlex
 import shutil
 import sqlite3
@@ -14,7 +15,7 @@ from urllib.parse import urlsplit
 from django.db.migrations.loader import MigrationLoader
 
 from bridge_project.composition import database_copies
-from bridge_project.kernel import limits
+from bridge_project.kernel import limits, ways
 from bridge_project.kernel.database import database_settings, sqlite_file, unused_sqlite
 from bridge_project.operations.doctor.findings import Finding, broken, ok, warning
 from bridge_project.operations.doctor.snapshot import Snapshot, read_secret
@@ -42,6 +43,13 @@ def files(seen: Snapshot) -> Finding:
     if not all(read_secret(seen.conf, name) for name in ("hook_token", "admin_token")):
         return broken("A token is missing; a start makes it.", seen.start_command)
     return ok(f"{root} is private, the tokens are there.")
+
+
+def system(seen: Snapshot) -> Finding:
+    """Name the ways that are taken here, where systems differ (D77)."""
+    told = ", ".join(f"{way}: {name}" for way, name in ways.chosen().items())
+    where = f"{platform.system()} {platform.release()}, Python {platform.python_version()}"
+    return ok(f"{where}; {told}.")
 
 
 def settings(seen: Snapshot) -> list[Finding]:

@@ -17,7 +17,7 @@ from typing import Final
 
 import structlog
 
-from bridge_project.kernel import limits
+from bridge_project.kernel import limits, ways
 from bridge_project.kernel.config import conf
 from bridge_project.kernel.place import PROJECT_DIR
 from sessions_app import leases
@@ -84,7 +84,8 @@ class Forker:
         values = {name: value for name, value in vars(limits).items() if name.isupper()}
         numbers = {name: one for name, one in values.items() if isinstance(one, int | float)}
         instance = await asyncio.to_thread(leases.instance)
-        begin = {"limits": numbers, "roots": conf.allowed_roots, "instance": instance}
+        begin = {"limits": numbers, "ways": ways.linux, "instance": instance}
+        begin |= {"roots": conf.allowed_roots}
         writer.write(json.dumps(begin).encode() + b"\n")
         return reader, writer
 

@@ -15,7 +15,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from bridge_project.kernel import child_environment, limits
+from bridge_project.kernel import child_environment, limits, ways
 from bridge_project.kernel.config import conf
 from sessions_app.agents import registry
 from sessions_app.agents.host import host, sockets
@@ -36,6 +36,7 @@ def main() -> None:
     for name, value in begin["limits"].items():
         setattr(limits, name, value)
     conf.use_roots(begin["roots"])
+    ways.linux.update(begin["ways"])
     registry.load()
     while line := requests.readline():
         request = json.loads(line)

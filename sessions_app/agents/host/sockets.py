@@ -8,12 +8,14 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final
 
+from bridge_project.kernel import ways
 from bridge_project.kernel.config import conf
 from bridge_project.kernel.private_files import make_private_dir
 
-LINUX: Final = sys.platform == "linux"
+_NAME_BYTES: Final = 103  # macOS takes one byte more, the NUL
 _SUFFIX: Final = ".socket"
 _UCRED: Final = struct.Struct("3i")  # of Linux: pid, uid, gid
 _SOL_LOCAL, _LOCAL_PEERCRED, _LOCAL_PEERPID = 0, 1, 2  # of macOS, sys/un.h
@@ -60,7 +62,14 @@ def short_name(path: Path) -> Iterator[str]:
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
     held = os.open(path.parent, flags)
     try:
-        yield f"/proc/self/fd/{held}/{path.name}" if LINUX else str(path)
+        if ways.linux["sockets"]:
+            yield f"/proc/self/fd/{held}/{path.name}"
+        elif len(os.fsencode(path)) <= _NAME_BYTES:
+            yield str(path)
+        else:
+            with TemporaryDirectory(dir="/tmp") as ours:  # the usual one has a long name
+                os.symlink(path.parent.absolute(), f"{ours}/d")
+                yield f"{ours}/d/{path.name}"
     finally:
         os.close(held)
 
@@ -96,10 +105,11 @@ def connect(path: Path) -> socket.socket:
 
 def peer(connection: socket.socket) -> tuple[int, int]:
     """Return the process at the other end, and its user."""
-    if LINUX:
+    if sys.platform == "linux":
         cred = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)
         pid, uid, _ = _UCRED.unpack(cred)
         return pid, uid
-    cred = connection.getsockopt(_SOL_LOCAL, _LOCAL_PEERCRED, 128)
-    pid = connection.getsockopt(_SOL_LOCAL, _LOCAL_PEERPID)
-    return pid, _XUCRED.unpack(cred[: _XUCRED.size])[1]
+    else:  # noqa: RET505 - each system's types are checked
+        cred = connection.getsockopt(_SOL_LOCAL, _LOCAL_PEERCRED, 128)
+        pid = connection.getsockopt(_SOL_LOCAL, _LOCAL_PEERPID)
+        return pid, _XUCRED.unpack(cred[: _XUCRED.size])[1]

@@ -98,12 +98,11 @@ class ClaudeStore(Store):
 
     def is_program(self, pid: int) -> bool:
         try:
-            exe = os.readlink(f"/proc/{pid}/exe").removesuffix(" (deleted)")
-            words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[1:]
+            exe, words = processes.command_of(pid)
         except OSError:
             return False
         if os.path.basename(exe) in _INTERPRETERS:
-            script = next((os.fsdecode(word) for word in words if not word.startswith(b"-")), "")
+            script = next((word for word in words if not word.startswith("-")), "")
             parts = Path(os.path.realpath(script)).parts
             return bool(script) and not {"claude-code", program.PROGRAM.name}.isdisjoint(parts)
         own = program.program()

@@ -20,9 +20,9 @@ from pathlib import Path
 
 import psutil
 
-from bridge_project.kernel import child_environment, limits
+from bridge_project.kernel import child_environment, limits, ways
 from bridge_project.kernel.child_process import UMASK, search_path
-from sessions_app.agents.process.launch import AGENT_OF, AGENT_RUN
+from sessions_app.agents.process.launch import AGENT_OF, AGENT_RUN, PORTABLE
 
 GUARD = Path(__file__).with_name("launch.py")
 _CLOSED_SECONDS = 0.5  # for the output of what has ended to be closed
@@ -169,6 +169,7 @@ async def start(
             group.transport, group.streams = await loop.subprocess_exec(
                 _Streams,
                 *[sys.executable, "-I", "-S", str(GUARD), str(theirs.fileno())],
+                *[] if ways.linux["agents"] else [PORTABLE],
                 stdin=PIPE if stdin else DEVNULL,
                 stdout=PIPE,
                 stderr=PIPE,

@@ -1,7 +1,8 @@
 """Run an agent's command below a guard process that ends all its descendants.
 
 Run as ``python -I -S launch.py CONTROL``, with the standard library only: its start is part of
-every agent's. ``CONTROL`` is the descriptor of a socket to the bridge.
+every agent's. ``CONTROL`` is the descriptor of a socket to the bridge; ``portable`` after it takes
+the portable way.
 
 - It is given the command there, and not as its own arguments, by which others (``pkill -f``) would
   take it for the command: the number of words, a line feed, and the words, a NUL after each. The
@@ -17,8 +18,12 @@ whatever session that moved to and whatever it did to its environment and descri
 everything is to kill the children until there are none. Two such processes stand one behind the
 other: the guard, which talks to the bridge and is the command's parent, and the first one, its
 parent. When the guard is killed, its children become the first one's, which ends them; when the
-first one is killed, the kernel tells the guard (SIGTERM). Elsewhere there is only the guard, which
-can end no more than the command's process group.
+first one is killed, the kernel tells the guard (SIGTERM).
+
+In the portable way there is only the guard. Every second it looks through all processes (``ps``)
+for the command's descendants, and keeps their process groups in mind: so it knows what its parent
+has left behind, unless that came and left between two looks and began a group of its own. It never
+says ``ended``: the bridge sweeps after it by the marks.
 """
 
 import os
@@ -29,7 +34,8 @@ import time
 
 AGENT_OF, AGENT_RUN = "BRIDGE_AGENT_OF", "BRIDGE_AGENT_RUN"
 IN_SESSION = "AGENT_BRIDGE_SESSION"  # hooks_app's hook command reads it, and reports nothing
-LINUX = sys.platform == "linux"
+PORTABLE = "portable"  # the argument that takes this way
+LOOK_SECONDS = 1.0  # between two looks through all processes; one takes 10 ms
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36  # linux/prctl.h
 NOT_FOUND, NOT_ALLOWED = 127, 126  # as a shell says it
 PASS_SECONDS = 0.002  # between two passes over children that are being killed
@@ -46,14 +52,16 @@ def main(arguments: list[str]) -> None:
     instance, run, *command = given
     os.environ.update({AGENT_OF: instance, AGENT_RUN: run, IN_SESSION: "1"})
     first = os.getpid()
-    if LINUX:
-        prctl(PR_SET_CHILD_SUBREAPER, 1)
-        if guard := os.fork():
-            drop_streams()
-            os.waitpid(guard, 0)
-            Parent().end_children()
-            return
-    Guard(control).watch(command, first)
+    if arguments[1:] == [PORTABLE]:
+        PortableGuard(control).watch(command)
+        return
+    prctl(PR_SET_CHILD_SUBREAPER, 1)
+    if guard := os.fork():
+        drop_streams()
+        os.waitpid(guard, 0)
+        Parent().end_children()
+        return
+    Guard(control, first).watch(command)
 
 
 def read_command(control: int) -> list[str]:
@@ -105,32 +113,31 @@ class Parent:
 class Guard(Parent):
     """Run a command as the bridge says, and end the processes that it leaves behind."""
 
-    def __init__(self, control: int) -> None:
+    def __init__(self, control: int, first: int = 0) -> None:
+        """Take the socket to the bridge, and the process behind this one."""
         self.control = control
+        self.first = first
         self.woken, wake = os.pipe()  # a byte for each signal that has come
         os.set_blocking(wake, False)
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
         for number in (signal.SIGCHLD, signal.SIGTERM):
             signal.signal(number, lambda *_: None)
 
-    def watch(self, command: list[str], first: int) -> None:
+    def watch(self, command: list[str]) -> None:
         """Run ``command`` under the bridge's orders until nothing of it is left.
 
-        When all is to end, it kills what is left. ``first``: the process behind this one. Nothing
-        is run where it, or the bridge, has died before.
+        When all is to end, it kills what is left. Nothing is run where the process behind this one,
+        or the bridge, has died before.
         """
-        if LINUX:
-            prctl(PR_SET_CHILD_SUBREAPER, 1)
-            prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
-            if os.getppid() != first:
-                return
+        if not self.prepare():
+            return
         if select.select([self.control], [], [], 0)[0]:  # the bridge is gone already
             return
         self.command = start(command)
         drop_streams()
         self.report(f"started {self.command}")
-        while self.reap():
-            ready, _, _ = select.select([self.control, self.woken], [], [])
+        while self.has_left():
+            ready, _, _ = select.select([self.control, self.woken], [], [], self.patience)
             signals = os.read(self.woken, 1024) if self.woken in ready else b""
             request = self.read_request() if self.control in ready else None
             if request == b"" or signal.SIGTERM in signals:
@@ -139,19 +146,33 @@ class Guard(Parent):
             if request == b"t" and self.command:
                 signal_group(self.command, signal.SIGTERM)
             elif request == b"o":
-                if LINUX:
-                    self.end_children(but=self.command)
+                self.end_background()
                 self.report("cleared")
-        if LINUX and not self.reap():
+        if self.is_certain and not self.reap():
             self.report("ended")
 
+    # what the portable way does otherwise
+
+    patience: float | None = None  # seconds between two questions of what is left
+    is_certain = True  # when nothing is seen any more, nothing is left
+
+    def prepare(self) -> bool:
+        """Return whether the command may be started."""
+        prctl(PR_SET_CHILD_SUBREAPER, 1)
+        prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+        return os.getppid() == self.first
+
+    def has_left(self) -> bool:
+        """Return whether anything of the command is left."""
+        return self.reap()
+
+    def end_background(self) -> None:
+        """End what the command has left running."""
+        self.end_children(but=self.command)
+
     def end(self) -> None:
-        if LINUX:
-            self.end_children()
-        elif self.command:
-            signal_group(self.command, signal.SIGKILL)
-            while self.reap():
-                time.sleep(PASS_SECONDS)
+        """End the command and all that it has started."""
+        self.end_children()
 
     def read_request(self) -> bytes:
         """Return the bridge's next request, one byte; empty when the bridge is gone."""
@@ -165,6 +186,86 @@ class Guard(Parent):
             os.write(self.control, f"{line}\n".encode())
         except OSError:
             pass  # the bridge is gone, which ``read_request`` finds
+
+
+class PortableGuard(Guard):
+    """Do the same on any Unix, by looking through all processes."""
+
+    patience = LOOK_SECONDS
+    is_certain = False
+
+    def __init__(self, control: int) -> None:
+        super().__init__(control)
+        self.groups: set[int] = set()  # process groups of the command and its descendants
+        self.parents: dict[int, int] = {}  # of these processes, at the last look
+        self.looked = 0.0
+
+    def prepare(self) -> bool:
+        return True
+
+    def has_left(self) -> bool:
+        lives = self.reap()
+        if time.monotonic() - self.looked >= LOOK_SECONDS or not lives:
+            return bool(self.look()) or lives
+        return True
+
+    def end_background(self) -> None:
+        self.end_all(but=self.command)
+
+    def end(self) -> None:
+        self.end_all()
+
+    def end_all(self, but: int = 0) -> None:
+        """Kill all that is left, but for one process and what descends from it."""
+        clean = 0
+        while clean < CLEAN_PASSES:
+            found = [pid for pid in self.look() if not but or not self.is_below(pid, but)]
+            killed = [pid for pid in found if kill(pid)]
+            self.reap()
+            clean = 0 if killed else clean + 1
+            time.sleep(PASS_SECONDS)
+
+    def is_below(self, pid: int, top: int) -> bool:
+        """Return whether a process is, or descends from, another one."""
+        while pid not in (0, top):
+            pid = self.parents.get(pid, 0)
+        return pid == top
+
+    def look(self) -> list[int]:
+        """Return what descends from the command, or is in a group of what did."""
+        rows, own = processes(), os.getpid()
+        found = {own}
+        while more := [row for row in rows if row[0] not in found and self.is_ours(row, found)]:
+            found.update(row[0] for row in more)
+        found.discard(own)
+        self.parents = {pid: parent for pid, parent, _ in rows if pid in found}
+        # one whose last process has ended can become another's
+        self.groups = {group for pid, _, group in rows if pid in found} - {own}
+        self.looked = time.monotonic()
+        return sorted(found)
+
+    def is_ours(self, row: tuple[int, int, int], found: set[int]) -> bool:
+        return row[1] in found or row[2] in self.groups
+
+
+def processes() -> list[tuple[int, int, int]]:
+    """Return pid, parent and group of all living processes but for ps."""
+    words = [
+        "-A",
+        *(word for name in ("pid", "ppid", "pgid", "stat") for word in ("-o", f"{name}=")),
+    ]
+    reads, writes = os.pipe()
+    # not subprocess, whose import would take longer than the start of all else
+    to_pipe = (os.POSIX_SPAWN_DUP2, writes, 1)
+    lister = os.posix_spawn("/bin/ps", ["ps", *words], os.environ, file_actions=[to_pipe])
+    os.close(writes)
+    with open(reads, encoding="ascii", errors="replace") as file:
+        lines = [line.split() for line in file]
+    os.waitpid(lister, 0)
+    rows = [line for line in lines if len(line) == 4 and not line[3].startswith("Z")]
+    return [
+        (int(pid), int(parent), int(group)) for pid, parent, group, _ in rows if int(pid) != lister
+    ]
 
 
 def start(command: list[str]) -> int:
