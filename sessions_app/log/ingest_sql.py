@@ -161,6 +161,7 @@ _SESSION_READ = (
     *("working_directory", "status", "closed_at", "hook_count", "recent_events"),
     *("pending_approvals", "turn", "doing", "decided_by_device"),
     *("processes", "tasks", "held_stop", "resume_id"),
+    *("shared", "owner"),
 )
 _FEED_READ = ("id", "kind", "last_seq", "rows", "bytes")
 _READ_SESSIONS = f"""
