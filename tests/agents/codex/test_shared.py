@@ -148,7 +148,7 @@ def test_left_and_joined_again(desk: Desk, phone: Phone) -> None:
 
 
 def test_hook_events_say_nothing_new(desk: Desk, phone: Phone) -> None:
-    """While it is joined; then they are the desk's word again."""
+    """While it is joined: the bridge hears the same from codex itself."""
     event = hook("UserPromptSubmit", THREAD, {"prompt": "by a hook"})
     desk.bridge.accept(event)
     desk.daemon.typed("by codex")
