@@ -169,6 +169,9 @@ class Session(models.Model):
     began_elsewhere = models.BooleanField(
         default=False, help_text="Its agent's records tell what was before its first row (D67)."
     )
+    shared = models.BooleanField(
+        default=False, db_default=False, help_text="It is the desk's, and only joined (D80)."
+    )
     # Whether the agent asks before it acts (D59); unknown when nobody knows.
     asks = models.BooleanField(null=True)
     # JSON text of a `resources.Usage`; empty while the agent has said nothing (D72).

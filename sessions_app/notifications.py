@@ -133,8 +133,12 @@ def approval_decided(session: Session, call: ToolCall) -> Notification:
         if not call.hook:  # else nobody knows yet
             data["forwarded"] = call.forwarded
     if call.decided_by == ToolCall.DecidedBy.AGENT and call.decision == ToolCall.Decision.REJECTED:
-        title = f"{name} has no result"
-        body, data["result"] = f"{title}: {_unknown(call)}.", "none"
+        if session.shared:  # and what the answer was, its result shows (D80)
+            title = f"{name}: answered at the machine"
+            body = f"{title}."
+        else:
+            title = f"{name} has no result"
+            body, data["result"] = f"{title}: {_unknown(call)}.", "none"
     data |= {"device": call.device.name if call.device else "", "reason": call.reason}
     data |= changes_of(call)
     return _about(session, call, "approval_decided", title, body, **data)
@@ -235,6 +239,9 @@ def acts_without_asking(session: Session) -> Notification:
     if asks is None:
         title = f"Nobody knows whether {name} asks"
         body = f"{name} may run commands and change files without asking you."
+    elif session.shared:
+        title = f"{name} does not ask"
+        body = f"At the desk {name} runs commands and changes files without asking you."
     else:
         title = f"{name} does not ask"
         body = (

@@ -18,7 +18,7 @@ COLUMNS = (
     *("pk", "session_id", "agent_type", "title", "working_directory"),
     *("kind", "status", "turn", "doing", "pending_approvals", "last_activity_at", "last_sign_at"),
     *("expired", "forgotten", "resume_id", "titled", "rules", "usage", "processes", "answerable"),
-    *("offered", "pinned", "archived"),
+    *("offered", "pinned", "archived", "shared"),
 )
 
 
@@ -107,6 +107,7 @@ def state_of(session: Any) -> dict[str, Any]:
         "usage": json.loads(session.usage) if session.usage else None,
         "pinned": session.pinned,
         "archived": session.archived,
+        "shared": session.shared,
     }
 
 

@@ -108,7 +108,11 @@ class Conf(BaseModel):
     name of an agent that is looked for replaces it."""
     bridge_acp_unasked: types.Commas[str] = []
     """Agents of the Agent Client Protocol that may run although they cannot be made to ask before
-    they act. Comma between them."""
+    they act. Comma between them. `codex` lets devices write to a session that is joined and does
+    not ask."""
+    bridge_join: types.Commas[Literal["codex"]] = []
+    """Agents whose sessions at the desk are joined, live, where the agent lets several programs in:
+    `codex`."""
     bridge_demo_shell: bool = False
     """Let the `demo` agent run approved `Bash` calls for real."""
     bridge_claude_memory: Literal["on", "off"] = "on"
@@ -145,7 +149,9 @@ class Conf(BaseModel):
         if self.bridge_hook_token and self.bridge_hook_token == self.bridge_admin_token:
             raise ValueError("BRIDGE_ADMIN_TOKEN: must differ from BRIDGE_HOOK_TOKEN")
         agents = {*self.bridge_acp_agents, *filter(self.looks_for, types.FOUND_AGENTS)}
-        if unknown := set(self.bridge_acp_unasked) - (agents - {*types.OWN_AGENTS}):
+        if unknown := set(self.bridge_acp_unasked) - (
+            agents - {*types.OWN_AGENTS} | {*self.bridge_join}
+        ):
             raise ValueError(
                 f"BRIDGE_ACP_UNASKED: {min(unknown)[:64]} is no agent of that protocol"
             )

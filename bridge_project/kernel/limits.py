@@ -254,6 +254,8 @@ DATA_FILES_POLL_SECONDS: Final = 1.0  # whether files in use are in place; two c
 FAILURE_REPEAT_SECONDS: Final = 600  # between two alerts of a code: others shall be seen too (D51)
 
 # -- agents' processes, and the calls that they ask the bridge to make (D41) -----------------------
+JOINED_SESSIONS: Final = 20  # of the desk's at once, beside MAX_SESSIONS (D80)
+JOIN_SECONDS: Final = 5.0  # for the desk's own server to answer
 HOST_ALONE_SECONDS: Final = 120  # until a host without a bridge ends its agent (D79)
 HOST_KEPT_BYTES: Final = 64 * MB  # of events that are not stored; then it reads no more
 HOST_FRAME_BYTES: Final = 512 * MB  # of one message on its socket: a prompt with its pictures

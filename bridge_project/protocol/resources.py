@@ -61,9 +61,10 @@ class Usage(Sent):
 class Continue(SentWithNull):
     """Say how a device can go on with a session (D67).
 
-    ``join``: ``session_start``, with ``resume`` for one that rests; ``take_over``: the same with
-    ``take_over``; ``ends``: that ends the program that runs it at the machine; ``reason``: what a
-    person is told before. ``how`` null: not at all, for ``reason``.
+    ``join``: ``session_start``, with ``resume`` for one that rests, and for an observed one with
+    ``take_over``, which then ends nothing (D80); ``take_over``: the same with it; ``ends``: that
+    ends the program that runs it at the machine; ``reason``: what a person is told before. ``how``
+    null: not at all, for ``reason``.
     """
 
     nullable = frozenset({"how"})
@@ -80,7 +81,8 @@ class SessionState(SentWithNull):
     (D60). ``quiet_since``: the last sign of an observed session that works or waits and has given
     none for five minutes, else null (D65). ``rules``: what a person approves without being asked
     each time, oldest first (D68). ``usage``: null where its agent says nothing (D72). ``pinned``,
-    ``archived``: as a person has put it (D73).
+    ``archived``: as a person has put it (D73). ``shared``: it is the desk's, and the bridge has
+    only joined it (D80).
     """
 
     nullable = frozenset({"doing", "quiet_since", "usage"})
@@ -96,6 +98,7 @@ class SessionState(SentWithNull):
     usage: Usage | None = None
     pinned: bool = False
     archived: bool = False
+    shared: bool = False
     continue_: Continue = Field(alias="continue")
 
 
@@ -110,6 +113,7 @@ class PastSession(Sent):
     """Describe a session of an agent's store (D67).
 
     ``live``: a program at the machine runs it, or may: it cannot be continued here now.
+    ``shared``: one does, and lets the bridge join (D80).
     """
 
     agent: str
@@ -118,6 +122,7 @@ class PastSession(Sent):
     working_directory: str
     last_activity_at: types.Timestamp
     live: bool
+    shared: bool = False
 
 
 class SearchHit(Sent):

@@ -141,12 +141,17 @@ class _Group:
         """Append an event's messages and apply it to its session, once.
 
         1. One that was stored before, here or earlier, has its first receipt (D31). 2. Find its
-        session, or make it; one that the bridge runs is left to a program at the desk. 3. Complete
-        a SessionEnd. 4. Append what it says. 5. Record it.
+        session, or make it; pass over an event of one that is joined; one that the bridge runs is
+        left to a program at the desk. 3. Complete a SessionEnd. 4. Append what it says. 5. Record
+        it.
         """
         if event.event_id and event.event_id in self._receipts:
             return self._receipts[event.event_id]
         session, new = self._session_of(event, source)
+        if session.shared and session.owner:  # the bridge hears from its agent itself (D80)
+            receipt = Receipt(event.event_id or str(uuid.uuid4()), self._joined.get(session.pk, 0))
+            self._receipts[receipt.event_id] = receipt
+            return receipt
         event = replace(event, session_id=session.session_id)
         ours = session.kind == Session.Kind.BRIDGE and event.event != "SessionEnd"
         if ours and desk.writes(process):

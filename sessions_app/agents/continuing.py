@@ -15,6 +15,7 @@ ENDED = "It has ended."
 FORGOTTEN = "Its agent does not know it any more."
 OUTSIDE = "Its directory is outside of what the bridge may use (BRIDGE_ALLOWED_ROOTS)."
 NO_AGENT = "No agent here can continue it."
+JOINS = "Where it runs at the machine, it is joined: it goes on there and here at once."
 BUSY = "It works at the machine. It can be continued here once it is idle, or asks."
 
 
@@ -56,9 +57,12 @@ def continue_of(session: Any, *, resumable: bool) -> Continue:
     kind = kind_of(session)
     if kind is None:
         return Continue(reason=NO_AGENT)
-    why = kind.problem() or unseen(session, kind)
+    joins = kind.name in conf.bridge_join
+    why = kind.problem() or ("" if joins else unseen(session, kind))
     if why or not _inside(session.working_directory):
         return Continue(reason=why or OUTSIDE)
+    if joins:
+        return Continue(how="join", reason=JOINS)
     living = desk.living(session)
     if living and session.turn == Session.Turn.WORKING and not closed:
         return Continue(reason=BUSY)

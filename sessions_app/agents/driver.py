@@ -52,8 +52,9 @@ class HistoryMessage:
 class AgentKind:
     """Describe one kind of agent, as ``registry.py`` lists it.
 
-    ``make`` returns a driver for one session. ``problem`` says for a person why none can start here
-    now, None if one can; it is called for each connection and names no path of this machine.
+    ``make`` returns a driver for one session; ``join`` one that joins a session of the desk's
+    (D80). ``problem`` says for a person why none can start here now, None if one can; it is called
+    for each connection and names no path of this machine.
     ``version`` is empty when unknown. ``mend``: the shell command that removes what ``problem``
     names, or "". ``can_modify``: a ``modified`` call runs with the new parameters; else the driver
     refuses it and tells the agent to ask again with them. ``asks``: what is known before a session
@@ -77,6 +78,7 @@ class AgentKind:
     steers: bool = False
     history: Callable[[str], Sequence[HistoryMessage]] | None = None
     store: Store | None = None
+    join: Callable[[], Driver] | None = None
     no_store: str = "It keeps no sessions that the bridge could find."
     path: Callable[[], str] = str
     trouble: Callable[[], str] = str

@@ -206,6 +206,23 @@ class StoppedAsking(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class PromptTyped(Event):
+    """Report a prompt that was given at the desk, in a session that is joined (D80)."""
+
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class AsksChanged(Event):
+    """Report whether the agent asks at the desk from now on.
+
+    ``why`` it does not, or "".
+    """
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class AgentDied(Event):
     """Report that the agent has ended by itself; nothing follows."""
 

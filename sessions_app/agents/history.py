@@ -14,7 +14,7 @@ from bridge_project.protocol.catalogue import encode
 from bridge_project.protocol.types import now_text
 from sessions_app.agents import registry
 from sessions_app.agents.driver import HistoryMessage
-from sessions_app.agents.prompts import prompt_event
+from sessions_app.agents.inbox import prompt_event
 from sessions_app.agents.supervisor import supervisor
 from sessions_app.log.reader import COLUMNS, Row, size_of
 from sessions_app.models import LogRow, Session

@@ -16,7 +16,7 @@ from bridge_project.kernel.database import delete_in_steps
 from bridge_project.protocol import jsontext
 from bridge_project.protocol import server_messages as s
 from bridge_project.protocol.catalogue import Encoded, encode
-from bridge_project.protocol.types import MessageState
+from bridge_project.protocol.types import HookEventName, MessageState, now_text
 from sessions_app.log.outbox import Outbox
 from sessions_app.models import Command, LogRow, Session
 
@@ -33,6 +33,13 @@ def add(session: Session, kind: Kind, **payload: Any) -> int:
     command = Command.objects.create(session=session, kind=kind, payload=jsontext.dumps(payload))
     wake(session)
     return command.pk
+
+
+def prompt_event(session_id: str, **payload: Any) -> s.AgentEvent:
+    """Describe a prompt as the hook event that an observed session has for it (D52)."""
+    name: HookEventName = "UserPromptSubmit"
+    ids = {"event_id": str(uuid.uuid4()), "session_id": session_id, "timestamp": now_text()}
+    return s.AgentEvent(event=name, event_type=name, **ids, payload=payload)
 
 
 def wake(session: Session) -> None:

@@ -17,7 +17,7 @@ from bridge_project.protocol.catalogue import encode
 from devices_app import audit, pairing
 from devices_app.models import Device
 from sessions_app import leases, notifications, session_view
-from sessions_app.agents import inbox, session_writer
+from sessions_app.agents import inbox, session_writer, shared
 from sessions_app.agents.offers import Offers
 from sessions_app.agents.past.store import PastSession
 from sessions_app.agents.sanitize import storable_reason
@@ -79,17 +79,20 @@ def reserve(
     directory: str,
     device: Device,
     past: PastSession | None = None,
+    *,
+    joins: bool = False,
 ) -> tuple[Session, bool]:
     """Create a session owned by this process; return it and whether it is new.
 
     ``past``: one of the agent's store, which goes on here; what was before is told from its records
-    (D67). Raises AUTH_FAILED for a device that was revoked meanwhile, SESS_LIMIT_REACHED.
+    (D67). ``joins``: the desk has it (D80). Raises AUTH_FAILED for a device that was revoked
+    meanwhile, SESS_LIMIT_REACHED.
     """
     with outbox() as box:
         if known := observed_sessions.find(session_id):
             return known, False
         pairing.check_not_revoked(device.pk)
-        _check_limit()
+        _check_limit(joins=joins)
         session = Session(
             session_id=session_id or str(uuid.uuid4()),
             kind=Session.Kind.BRIDGE,
@@ -98,6 +101,7 @@ def reserve(
             working_directory=directory,
             status=Session.Status.CREATED,
             owner=leases.current(),
+            shared=joins,
             created_at=box.now,
             last_activity_at=box.now,
         )
@@ -109,7 +113,7 @@ def reserve(
         return session, True
 
 
-def reserve_again(session_pk: int, device: Device) -> tuple[Session, bool]:
+def reserve_again(session_pk: int, device: Device, *, joins: bool) -> tuple[Session, bool]:
     """Take over a session at rest; return it and whether it was taken over.
 
     Raises AUTH_FAILED as ``reserve``, SESS_CLOSED, SESS_LIMIT_REACHED.
@@ -121,29 +125,36 @@ def reserve_again(session_pk: int, device: Device) -> tuple[Session, bool]:
         if session.status in Session.RUNS or session.owner is not None:
             return session, False
         pairing.check_not_revoked(device.pk)
-        _check_limit()
-        session.owner = leases.current()
-        session.save(update_fields=["owner"])
+        _check_limit(joins=joins)
+        session.owner, session.shared = leases.current(), joins
+        session.save(update_fields=["owner", "shared"])
         ids = {"session_id": session.session_id, "subject": session.agent_type}
         audit.record("session_resume", device=device, **ids)
         return session, True
 
 
 def reserve_observed(
-    session_pk: int, agent: str, past: PastSession, directory: str, device: Device, *, ended: bool
+    session_pk: int,
+    agent: str,
+    past: PastSession,
+    directory: str,
+    device: Device,
+    *,
+    joins: bool,
+    ended: bool = False,
 ) -> tuple[Session, bool]:
-    """Take over an observed session that no program runs; the rest is as `reserve`.
+    """Take over an observed session that no program runs, or join it.
 
-    ``ended``: its program was ended for it, which every device is told.
+    The rest is as `reserve`. ``ended``: its program was ended for it, which every device is told.
     """
     with outbox() as box:
         session = get_session(session_pk)
         if session.kind == Session.Kind.BRIDGE:  # another device was quicker
             return session, False
-        if desk.living(session):  # one began meanwhile
+        if not joins and desk.living(session):  # one began meanwhile
             raise desk.error(session.session_id, desk.OTHER)
         pairing.check_not_revoked(device.pk)
-        _check_limit()
+        _check_limit(joins=joins)
         approvals.close_calls(box, session, by=ToolCall.DecidedBy.BRIDGE, reason="taken_over")
         session.set_turn(Session.Turn.IDLE)
         session.tasks = session.held_stop = ""
@@ -153,6 +164,7 @@ def reserve_observed(
         session.status, session.closed_at = Session.Status.PAUSED, None
         session.owner, session.resume_id = leases.current(), past.own_id
         session.began_elsewhere, session.expired, session.forgotten = True, False, False
+        session.shared = joins
         session.last_activity_at = box.now
         session.save()
         if ended:
@@ -163,11 +175,11 @@ def reserve_observed(
         return session, True
 
 
-def check_room(device: Device) -> None:
+def check_room(device: Device, *, joins: bool) -> None:
     """Raise what `reserve` would raise now."""
     with outbox():
         pairing.check_not_revoked(device.pk)
-        _check_limit()
+        _check_limit(joins=joins)
 
 
 def find_by_own_id(own_id: str) -> Session | None:
@@ -175,12 +187,16 @@ def find_by_own_id(own_id: str) -> Session | None:
     return Session.objects.filter(resume_id=own_id).select_related("feed").first()
 
 
-def _check_limit() -> None:
+def _check_limit(*, joins: bool) -> None:
     """Raise SESS_LIMIT_REACHED; the lock on the log's head makes the count exact."""
+    if joins:
+        return shared.check_limit()
     runs = Q(status__in=Session.RUNS) | Q(owner__isnull=False)
-    if Session.objects.filter(runs, kind=Session.Kind.BRIDGE).count() >= conf.bridge_max_sessions:
+    ours = Session.objects.filter(runs, kind=Session.Kind.BRIDGE, shared=False)
+    if ours.count() >= conf.bridge_max_sessions:
         words = f"{conf.bridge_max_sessions} sessions run already; end one, then try again."
         raise BridgeError("SESS_LIMIT_REACHED", words)
+    return None
 
 
 # -- states (D35); each raises OwnershipLost -----------------------------------------------------
@@ -256,7 +272,8 @@ def give_back(session_pk: int, device: Device | None) -> None:
     """Give a session back to its desk: observed, and paused until that goes on."""
     with writing(session_pk, owner=None) as writer:
         session = writer.session
-        if session.kind != Session.Kind.BRIDGE or session.status == Session.Status.CLOSED:
+        ours = session.kind == Session.Kind.BRIDGE and not session.shared
+        if not ours or session.status == Session.Status.CLOSED:
             raise BridgeError("SESS_CLOSED", session_id=session.session_id)
         writer.leave("given_back")
         session.status, session.closed_at = Session.Status.PAUSED, writer.box.now

@@ -1,6 +1,5 @@
 """Queue prompts and interrupts for a session's agent (D31, D39, D40)."""
 
-import uuid
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -8,12 +7,11 @@ from bridge_project.kernel import limits
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.protocol import jsontext, types
 from bridge_project.protocol.catalogue import encode
-from bridge_project.protocol.server_messages import AgentEvent, MessageState
-from bridge_project.protocol.types import HookEventName, now_text
+from bridge_project.protocol.server_messages import MessageState
 from devices_app import audit, pairing
 from devices_app.models import AuditEntry, Device
 from sessions_app import attachments, session_view
-from sessions_app.agents import inbox, later, offers, ownership
+from sessions_app.agents import inbox, later, offers, ownership, shared
 from sessions_app.agents.registry import KINDS
 from sessions_app.log.outbox import outbox
 from sessions_app.models import Command, Feed, LogRow, Session
@@ -45,9 +43,9 @@ def send_prompt(
     ``row_id``: of the row that shows it, the same for each repetition: while that row is kept the
     prompt is not queued again (D31). ``attached``: ids of attachments (D70). ``not_before``: see
     `later.due_at`. ``when``: now, into the turn that runs, where the agent can be steered. Raises
-    SESS_CLOSED, SESS_NOT_ACTIVE, RATE_LIMITED when too many wait, PROTO_INVALID_MESSAGE for a
-    command that would change how the agent asks (D69), for a time that it cannot wait for, and when
-    an attachment is not there.
+    SESS_CLOSED, SESS_NOT_ACTIVE, RATE_LIMITED when too many wait, AGENT_UNAVAILABLE where the desk
+    has switched asking off (D80), PROTO_INVALID_MESSAGE for a command that would change how the
+    agent asks (D69), for a time that it cannot wait for, and when an attachment is not there.
     """
     if command := offers.command_that_changes_asking(content):
         raise BridgeError("PROTO_INVALID_MESSAGE", _NOT_GIVEN.format(command=command[:64]))
@@ -65,6 +63,8 @@ def send_prompt(
         due = later.due_at(session, not_before)
         if not (due and session_view.is_resumable(session)):
             session = active(session_pk)
+        if session.shared and not shared.may_write(session):
+            raise BridgeError("AGENT_UNAVAILABLE", shared.UNASKED, session_id=session.session_id)
         agent = KINDS.get(session.agent_type)
         steers = when == "now" and agent is not None and agent.steers
         kind = inbox.Kind.LATER if due else inbox.Kind.STEER if steers else inbox.Kind.PROMPT
@@ -82,7 +82,7 @@ def send_prompt(
         session.last_activity_at = box.now
         session.save(update_fields=["title", "titled", "last_activity_at"])
         queued = bool(due) or count > 0 or session.turn != Session.Turn.IDLE
-        shown = prompt_event(
+        shown = inbox.prompt_event(
             session.session_id,
             prompt=content,
             source=source,
@@ -100,13 +100,6 @@ def send_prompt(
         if queued:
             box.append_to_all(inbox.state_row(session.session_id, message_id, "queued"))
         record("message", session, device, characters=len(content))
-
-
-def prompt_event(session_id: str, **payload: Any) -> AgentEvent:
-    """Describe a prompt as the hook event that an observed session has for it (D52)."""
-    name: HookEventName = "UserPromptSubmit"
-    ids = {"event_id": str(uuid.uuid4()), "session_id": session_id, "timestamp": now_text()}
-    return AgentEvent(event=name, event_type=name, **ids, payload=payload)
 
 
 def withdraw(session_pk: int, message_id: str, *, device: Device) -> MessageState:

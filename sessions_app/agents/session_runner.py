@@ -72,6 +72,7 @@ class SessionRunner:
     ) -> None:
         self.session_pk = session.pk
         self.session_id = session.session_id
+        self.shared = session.shared  # the desk's: it is joined, and left (D80)
         self._directory = session.working_directory
         self.driver = driver
         self.breaker = breaker
@@ -307,7 +308,7 @@ class SessionRunner:
         if self.busy:
             self._interrupted = True
             self._watch()
-        if self.busy or self._session_log.acts:
+        if self.busy or self._session_log.acts or self.shared:
             await self.driver.interrupt(key)
         if not self.busy:
             self._clean()

@@ -33,9 +33,20 @@ from sessions_app.observed import sessions as observed_sessions
 
 log = structlog.get_logger("bridge.agent")
 
-_STATE = ("kind", "status", "reason", "owner", "closed_at", "expired", "forgotten", "asks", "rules")
+_STATE = (
+    *("kind", "status", "reason", "owner", "closed_at", "expired", "forgotten", "asks", "rules"),
+    "shared",
+)
 _TURN = ("turn", "doing", "pending_approvals")
-_TOLD = ("resume_id", "title", "usage", "offers", "offered", "picture_bytes")  # by the agent
+_TOLD = (
+    "resume_id",
+    "title",
+    "titled",
+    "usage",
+    "offers",
+    "offered",
+    "picture_bytes",
+)  # by the agent
 _HOST = ("host", "host_seq", "host_state")
 _SAVED = (*_STATE, *_TURN, *_TOLD, *_HOST, "open_message", "last_activity_at")
 
@@ -75,13 +86,15 @@ class SessionWriter:
             case events.ApprovalAsked():
                 self._ask(event)
             case events.ApprovalWithdrawn(call_id):
-                self.reject_pending("interrupted", tool_call_id=self.ids.get(call_id, call_id))
+                self._withdraw(self.ids.get(call_id, call_id))
             case events.ToolSucceeded() | events.ToolStopped() | events.ToolFailed():
                 self._conclude(event)
             case events.AnswerEnded(own):
                 self.close_stream("stop" if own else "tool_call")
             case events.TurnEnded():
                 self._end_turn(event)
+            case events.PromptTyped(content):
+                self._show_prompt(content)
             case events.AgentDied(reason):
                 self.stop(Session.Status.ERROR, reason, "agent_died")
                 self.report_failure(reason)
@@ -130,6 +143,15 @@ class SessionWriter:
         """Keep an agent's pictures; return what stands in their place."""
         return attachments.keep(self.session, pictures) or None
 
+    def _show_prompt(self, content: str) -> None:
+        """Show what was typed at the desk, with which a turn begins or goes on (D80)."""
+        said = sanitize.truncate(content)
+        observed_sessions.set_title(self.session, said)
+        shown = inbox.prompt_event(self.session.session_id, prompt=said, queued=False)
+        self._append(shown)
+        self.session.set_calls(self.session.calls)
+        self.open_stream()
+
     # -- tools -------------------------------------------------------------------------------------
 
     def _ask(self, event: events.ApprovalAsked) -> None:
@@ -175,6 +197,14 @@ class SessionWriter:
         tool = valid(event.call.tool)
         approvals.record_outcome(self.box, self.session, tool_call_id, tool, outcome, failure)
 
+    def _withdraw(self, tool_call_id: str) -> None:
+        """Reject a call that waits no more; one of the desk's was answered there."""
+        by, reason = ToolCall.DecidedBy.BRIDGE, "interrupted"
+        if self.session.shared:
+            by, reason = ToolCall.DecidedBy.AGENT, ""
+        ids = {"tool_call_id": tool_call_id}
+        approvals.reject_pending(self.box, self.session, by=by, reason=reason, **ids)
+
     # -- the turn and the session ------------------------------------------------------------------
 
     def _end_turn(self, event: events.TurnEnded) -> None:
@@ -217,6 +247,9 @@ class SessionWriter:
             case events.StoppedAsking(reason):
                 why = sanitize.storable_reason(reason)
                 self.notify(notifications.happened(self.session, "stopped_asking", why))
+            case events.AsksChanged(why) if why:
+                why = sanitize.storable_reason(why)
+                self.notify(notifications.happened(self.session, "stopped_asking", why))
             case events.ModelRetried(why) if self.in_turn:
                 self.notify(notifications.happened(self.session, "model_retried", why))
             case events.TurnSilent() if self.session.turn == Session.Turn.WORKING:
@@ -229,6 +262,8 @@ class SessionWriter:
                 self.session.resume_id = valid(resume_id).replace("\x00", "")
             case events.PromptMoved(state, message_id):
                 self._tell_state(state, message_id or self.prompt_id)
+            case events.AsksChanged(why):
+                self.session.asks = not why
             case events.TitleChanged(title):
                 observed_sessions.take_title(self.session, title)
             case events.UsageChanged(used):
@@ -308,6 +343,7 @@ class SessionWriter:
         inbox.wake(self.session)
         self._cut_turn(why, "stop")
         self.session.owner, self.session.expired, self.session.reason = None, False, ""
+        self.session.shared = False
         set_kind(self.session, Session.Kind.OBSERVED)
 
     def end(
@@ -318,8 +354,10 @@ class SessionWriter:
         The session may be in any state. The process that runs its agent ends it when it finds that
         the session has no owner: this process at once, another one at its next look
         (limits.POLL_SECONDS). ``expired``: by its grace timer, so it can be resumed; prompts wait
-        for that (D60). ``row_id``: of the ``session_end``.
+        for that (D60). One of the desk's can be joined again too (D80). ``row_id``: of the
+        ``session_end``.
         """
+        expired = expired or self.session.shared
         inbox.forget(self.session, prompts=not expired)
         inbox.wake(self.session)
         self._cut_turn("session_closed", "stop")

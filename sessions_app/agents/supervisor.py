@@ -18,7 +18,7 @@ from bridge_project.kernel.errors import BridgeError
 from bridge_project.kernel.threads import agent_writers, disk, readers
 from devices_app.models import Device
 from sessions_app import leases, working_directory
-from sessions_app.agents import breaker, ownership, registry, starting, taking_over
+from sessions_app.agents import breaker, ownership, registry, shared, starting, taking_over
 from sessions_app.agents.driver import AgentKind, HistoryMessage
 from sessions_app.agents.host import sockets
 from sessions_app.agents.host.client import HostedDriver, HostFault, forker
@@ -134,9 +134,10 @@ class Supervisor:
         """
         self._check_running()
         kind = await starting.find_kind_to_resume(session)
-        await taking_over.check_no_writer(session, kind)
+        if not (joins := await shared.is_joinable(kind, session.resume_id)):
+            await taking_over.check_no_writer(session, kind)
         await self._end_lost(session.pk)
-        reserve = partial(ownership.reserve_again, session.pk, device)
+        reserve = partial(ownership.reserve_again, session.pk, device, joins=joins)
         return await self._run(kind, failure_id, reserve)
 
     async def begin_past(
@@ -144,12 +145,15 @@ class Supervisor:
     ) -> Session:
         """Begin a session that only the agent's own store knows, where it was begun (D67).
 
+        One that the desk has, and lets others in, is joined (D80).
         ``directory``: where the device says that was. Raises as `create`; SESS_NOT_FOUND for one
         that is not there, or outside the roots, SESS_AT_THE_DESK while a program runs it.
         """
         self._check_running()
-        kind, past, where = await taking_over.find_past(agent, session_id, directory)
-        reserve = partial(ownership.reserve, session_id, kind.name, where, device, past)
+        kind, past, where, _ = await taking_over.find_past(agent, session_id, directory)
+        joins = await shared.is_joinable(kind, past.own_id)
+        about = (session_id, kind.name, where, device, past)
+        reserve = partial(ownership.reserve, *about, joins=joins)
         return await self._run(kind, failure_id, reserve)
 
     async def take_over(
@@ -160,10 +164,13 @@ class Supervisor:
         ``end``: a program that runs it is ended. Raises as `resume`, and SESS_AT_THE_DESK.
         """
         self._check_running()
-        kind, past, where = await taking_over.check(session, agent, device)
+        kind, past, where, joins = await taking_over.check(session, agent, device)
+        about = (session.pk, kind.name, past, where, device)
+        if joins:
+            reserve = partial(ownership.reserve_observed, *about, joins=True)
+            return await self._run(kind, failure_id, reserve)
         async with taking_over.from_the_desk(session, kind, end=end) as ended:
-            about = (session.pk, kind.name, past, where, device)
-            reserve = partial(ownership.reserve_observed, *about, ended=ended)
+            reserve = partial(ownership.reserve_observed, *about, joins=False, ended=ended)
             return await self._run(kind, failure_id, reserve)
 
     async def give_back(self, session: Session, device: Device | None) -> None:
@@ -188,7 +195,7 @@ class Supervisor:
         with attempted.attempt():
             session, ours = await agent_writers.run(reserve)
             if ours:
-                driver = HostedDriver(kind.name)
+                driver = HostedDriver(kind.name, joins=session.shared)
                 await self._launch(Launch(session, driver, attempted, failure_id))
         if not ours:
             return await starting.wait_for_start(session)
@@ -306,7 +313,7 @@ class Supervisor:
                     await agent_writers.retry(ownership.pause, pk, reason)
                 case "idle" | "stuck" | "expired" | "failed":
                     await agent_writers.retry(ownership.end_run, pk, how, reason)
-                case _ if runner.died:
+                case _ if runner.died and not runner.shared:
                     runner.breaker.failed(died=True)
         except OwnershipLost:
             log.info("session_was_taken", session=runner.session_id)

@@ -8,6 +8,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import NamedTuple
 
 import psutil
@@ -17,7 +18,7 @@ from bridge_project.kernel.errors import BridgeError
 from bridge_project.kernel.threads import disk, readers, writers
 from devices_app.models import Device
 from sessions_app import working_directory
-from sessions_app.agents import ownership, registry
+from sessions_app.agents import ownership, registry, shared
 from sessions_app.agents.continuing import NO_AGENT, kind_of, unseen, with_store
 from sessions_app.agents.driver import AgentKind
 from sessions_app.agents.past.store import ANY_SESSION, PastSession, Store
@@ -34,11 +35,15 @@ GONE_ON = "Its program has gone on with another session: end it at the machine."
 
 
 class Found(NamedTuple):
-    """Hold the agent that can go on, its record, and the real directory."""
+    """Hold the agent that can go on, its record, and the real directory.
+
+    ``joins``: at the desk, which has it (D80); known by `check`.
+    """
 
     kind: AgentKind
     past: PastSession
     directory: str
+    joins: bool = False
 
 
 def store_of(session: Session) -> Store | None:
@@ -91,8 +96,9 @@ async def check(session: Session, agent: str, device: Device) -> Found:
         raise _refused(session, words)
     await disk.run(place, working_directory.inside, place)
     where = await disk.run(past.directory, working_directory.inside, past.directory)
-    await writers.run(ownership.check_room, device)
-    return Found(kind, past, where)
+    joins = await shared.is_joinable(kind, past.own_id)
+    await writers.run(partial(ownership.check_room, device, joins=joins))
+    return Found(kind, past, where, joins)
 
 
 def _refused(session: Session, why: str) -> BridgeError:

@@ -14,7 +14,7 @@ from bridge_project.protocol import server_messages as s
 from bridge_project.protocol.parse import ClientMessage
 from bridge_project.protocol.resources import PastSession
 from bridge_project.protocol.types import now_text
-from sessions_app.agents import registry, taking_over
+from sessions_app.agents import registry, shared, taking_over
 from sessions_app.agents.past import listing
 from sessions_app.agents.past.store import ANY_SESSION
 from sessions_app.models import Session
@@ -30,7 +30,7 @@ async def history_list(connection: ClientConnection, message: ClientMessage) -> 
     registry.resolve(kind.name)  # which says why it cannot start
     store = kind.store
     found, more = await listing.find(store, payload, await readers.run(_places))
-    running = await taking_over.running(store)
+    running, joinable = await taking_over.running(store), await shared.joinable(kind)
     ours = await readers.run(_known_as, [past.own_id for past, _ in found])
     sessions = [
         PastSession(
@@ -39,6 +39,7 @@ async def history_list(connection: ClientConnection, message: ClientMessage) -> 
             title=past.title,
             working_directory=where,
             last_activity_at=now_text(datetime.fromtimestamp(past.active_at, UTC)),
+            shared=past.own_id in joinable,
             live=not running.isdisjoint({past.own_id, ANY_SESSION}),
         )
         for past, where in found

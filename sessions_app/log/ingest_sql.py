@@ -160,7 +160,7 @@ _SESSION_READ = (
     *("id", "session_id", "kind", "feed_id", "agent_type", "title", "titled", "named"),
     *("working_directory", "status", "closed_at", "hook_count", "recent_events"),
     *("pending_approvals", "turn", "doing", "decided_by_device"),
-    *("processes", "tasks", "held_stop", "resume_id"),
+    *("processes", "tasks", "held_stop", "owner", "resume_id", "shared"),
 )
 _FEED_READ = ("id", "kind", "last_seq", "rows", "bytes")
 _READ_SESSIONS = f"""

@@ -179,7 +179,7 @@ nursery = Nursery()
 UNALLOWED = """
     SELECT tool, params, result FROM sessions_app_toolcall AS call
     JOIN sessions_app_session AS session ON session.id = call.session_id
-    WHERE source = 'agent_sdk' AND result IS NOT NULL
+    WHERE source = 'agent_sdk' AND result IS NOT NULL AND NOT shared  -- the desk decides too
       AND (decision IN ('rejected', 'pending')
            OR (asks AND decision IS NULL AND (tool = 'Bash' OR risk_level <> 'low')))
 """

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from bridge_project.kernel import limits
+from bridge_project.kernel.setting_types import OWN_AGENTS
 from bridge_project.operations.doctor.findings import Finding, broken, ok, warning
 from bridge_project.operations.doctor.snapshot import Snapshot
 from sessions_app.agents import registry
@@ -70,7 +71,7 @@ def _check_real(seen: Snapshot, kind: AgentKind) -> Finding:
     if asks is None:
         text = f"{name} may act without asking: nobody knows whether it asks."
         return warning(text, f"{start}   # finds out what its modes say")
-    if not asks and name in conf.bridge_acp_unasked:
+    if not asks and name in {*conf.bridge_acp_unasked} - {*OWN_AGENTS}:
         text = f"{name} does not ask before it acts: BRIDGE_ACP_UNASKED lets it run."
         asked = seen.without("BRIDGE_ACP_UNASKED")
         return warning(text, f"{asked}; {seen.start_command}   # to do without it")

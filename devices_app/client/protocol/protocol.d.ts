@@ -132,6 +132,7 @@ declare namespace Wire {
     working_directory: string;
     last_activity_at: string;
     live: boolean;
+    shared: boolean;
   }
 
   interface Picture {
@@ -203,6 +204,7 @@ declare namespace Wire {
     usage: Usage | null;
     pinned: boolean;
     archived: boolean;
+    shared: boolean;
     continue: Continue;
     id: string;
     agent_type: string;
@@ -240,6 +242,7 @@ declare namespace Wire {
     usage: Usage | null;
     pinned: boolean;
     archived: boolean;
+    shared: boolean;
     continue: Continue;
     session_id: string;
     agent: string;

@@ -35,6 +35,7 @@ const blankSession = (id) => ({
   rules: [], // what a person approves without being asked
   pinned: false,
   archived: false,
+  shared: false, // it is the desk's too
   usage: null, // or what it has used, as far as its agent says
   filled: false, // most of its context was used at some time
   resumable: false,

@@ -111,7 +111,8 @@ export function composer(id, app, sent) {
   // Loaded when it is asked for; what it says is said before anything is done.
   const sheets = () => import("./continuing.js");
   const takeOver = async () => {
-    const { continueHere } = await sheets();
+    const { continueHere, joinDesk } = await sheets();
+    if (model.home.sessions[id]?.continue?.how === "join") return joinDesk(id, model);
     continueHere(id, model, model.home.sessions[id]?.continue?.ends ?? false);
   };
   const handBack = async () => (await sheets()).giveBack(model.home.sessions[id], model);
@@ -152,7 +153,7 @@ export function composer(id, app, sent) {
       observed ||
       !(status === "paused" || status === "error" || (status === "closed" && session?.resumable));
     const way = session?.continue; // what can be answered is answered on its card
-    take.hidden = way?.how !== "take_over";
+    take.hidden = way?.how !== "take_over" && !(observed && way?.how === "join");
     setText(how, observed && way?.how === null ? oneLine(way.reason) : "");
     how.hidden = !how.textContent;
     const given = observed && status === "paused" && session?.resume_command;
@@ -160,7 +161,10 @@ export function composer(id, app, sent) {
       sheets().then(({ commandOf }) => fill(command, commandOf(given)));
     command.hidden = !given;
     back.hidden =
-      observed || !session?.resume_command || !["active", "paused"].includes(status ?? "");
+      session?.shared ||
+      observed ||
+      !session?.resume_command ||
+      !["active", "paused"].includes(status ?? "");
     const state = given ? "given" : ended ? "ended" : observed ? "observed" : status;
     setText(why, state === "error" ? oneLine(session.trouble) : (STANDS[state] ?? ""));
     why.hidden = !why.textContent;

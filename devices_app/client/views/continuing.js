@@ -59,6 +59,17 @@ export function continueHere(id, model, ends) {
 }
 
 /**
+ * Join a session of the desk's: nothing is different for it, so nothing is asked.
+ *
+ * @param {string} id
+ * @param {Model} model
+ */
+export const joinDesk = (id, model) =>
+  model
+    .call("resume", id, { take_over: true })
+    .catch((/** @type {any} */ error) => toast(error.message, "warn"));
+
+/**
  * Ask whether to give a session back, with what is typed at the machine.
  *
  * @param {Session} session

@@ -63,10 +63,11 @@ export function pastView({ model, go }, chosen) {
   /** @param {Wire.PastSession} one @param {string | undefined} note */
   const rowOf = (one, note) => {
     const known = model.home.sessions[one.session_id];
-    const state = known ? "in the list" : one.live && "its program runs at the machine";
+    const running = one.shared ? "also at the desk" : one.live && "its program runs at the machine";
+    const state = known ? "in the list" : running;
     const act = known
       ? () => go.open("session", one.session_id)
-      : () => askContinue(false, begin, note);
+      : () => (one.shared ? begin() : askContinue(false, begin, note));
     const begin = async () => {
       said.textContent = "Starting the agent…";
       try {

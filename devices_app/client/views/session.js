@@ -143,6 +143,7 @@ export function sessionView(app, { id, tab, path }) {
     setText(
       place,
       dotted(
+        session?.shared && "also at the desk",
         session?.asks === false && "does not ask before it acts",
         shortPath(session?.working_directory),
         oneLine(session?.agent),

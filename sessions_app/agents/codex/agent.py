@@ -13,6 +13,13 @@ def make() -> Driver:
     return CodexDriver()
 
 
+def join() -> Driver:
+    """Return a driver for a session that the desk has."""
+    from sessions_app.agents.codex.joined import JoinedDriver
+
+    return JoinedDriver()
+
+
 def _last() -> started.Start:
     return started.last.get(NAME) or started.Start(asks=True)
 
@@ -25,6 +32,7 @@ KIND = AgentKind(
     can_modify=False,
     asks=lambda: _last().asks is not False,
     store=CodexStore(),
+    join=join,
     path=lambda: PROGRAM.path() or "",
     trouble=lambda: _last().trouble or asked().trouble,
     steers=True,

@@ -4,6 +4,7 @@ An item is told when it begins and when it has ended; in between codex may ask a
 person is asked about is the item as it was told first, and what its question adds.
 """
 
+import asyncio
 import uuid
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -69,6 +70,7 @@ class Calls:
         self._events, self._approvals, self._agent_of = queue, approvals, agent_of
         self.directory = Path()
         self.interrupted = False  # nothing is asked any more until the next turn
+        self.at_desk = False  # what nobody here can be asked about is asked there (D80)
         self._open: dict[_Key, _Open] = {}
         self._ids: set[str] = set()  # of calls, of this session
         self._past: deque[_Key] = deque(maxlen=_PAST_CALLS)
@@ -221,6 +223,8 @@ class Calls:
 
     async def _decision(self, key: _Key, found: _Open) -> Verdict | None:
         verdict = await self._approvals.ask(found.call)
+        if self.at_desk and verdict is not None and verdict.reason == NOT_ASKED:
+            await asyncio.Event().wait()  # until the desk has answered, which ends this task
         if verdict is not None and self.interrupted:  # between the decision and here
             verdict = Verdict("rejected", reason=INTERRUPTED)
         if verdict is not None and found.asked and _other(found.asked, found.item):

@@ -63,7 +63,7 @@ _OPEN_ELSEWHERE: Final = (
     "Another program of codex has this session open. End it there; what a terminal has left "
     "running, `codex app-server daemon stop` ends."
 )
-_NOT_ITS_SERVER: Final = (
+NOT_ITS_SERVER: Final = (
     "This codex does not answer as its app-server does. Install a newer one (docs/agents.md)."
 )
 _NO_FORMS: Final = (
@@ -83,6 +83,15 @@ class CodexDriver(Driver):
     """Run one app-server, and one session's threads in it."""
 
     picture_bytes = limits.PICTURE_BYTES
+    SHOWN: Final = frozenset(
+        {
+            "item/commandExecution/requestApproval",
+            "item/fileChange/requestApproval",
+            "item/permissions/requestApproval",
+            "item/tool/requestUserInput",
+            "mcpServer/elicitation/request",
+        }
+    )  # what codex asks that a person is shown
 
     def __init__(self) -> None:
         super().__init__()
@@ -146,7 +155,7 @@ class CodexDriver(Driver):
     ) -> None:
         start.version = (await self._connection.greet())[: limits.AGENT_OPTION_NAME_CHARS]
         if not start.version:
-            raise CannotStart(_NOT_ITS_SERVER)
+            raise CannotStart(NOT_ITS_SERVER)
         account = await self._connection.ask("account/read")
         if account.get("requiresOpenaiAuth") is True and account.get("account") is None:
             raise CannotStart(log_in("it has no account"))
@@ -156,13 +165,17 @@ class CodexDriver(Driver):
             answer = await self._resume(resume_id, about)
         else:
             answer = await self._connection.ask("thread/start", **about)
-        if why := _why_not(answer, "sandbox"):
+        if why := self._why_not(answer, "sandbox"):
             raise WillNotAsk(_DOES_NOT_ASK.format(why=why))
+        await self._begin(parts(models, "data"), answer)
+
+    async def _begin(self, models: Sequence[Params], answer: Params) -> None:
+        """Take a thread by codex's answer; what a person may choose is in it."""
         thread = part(answer, "thread")
         self._thread = text(thread, "id")
         if usable_id(self._thread) is None:
-            raise CannotStart(_NOT_ITS_SERVER)
-        self._choices = Choices(parts(models, "data"), answer)
+            raise CannotStart(NOT_ITS_SERVER)
+        self._choices = Choices(models, answer)
         self._offer_choices()
         self.events.put(events.SessionIdentified(self._thread))
         if title := text(thread, "name"):
@@ -192,7 +205,7 @@ class CodexDriver(Driver):
             page = await self._connection.ask("thread/items/list", **about)
             entries = parts(page, "data")
             for entry in entries:
-                message = _message_of(part(entry, "item"))
+                message = message_of(part(entry, "item"))
                 chars += len(message.text) if message is not None else 0
                 if message is not None and chars <= limits.AGENT_HISTORY_CHARS:
                     found.append(message)
@@ -213,10 +226,9 @@ class CodexDriver(Driver):
         await asyncio.sleep(0)  # so that no interrupt overtakes it
 
     async def _give(self, given: list[Params], *, is_first: bool = True) -> None:
-        about = {**ASKING_TURN, **self._choices.take_chosen()}
         try:
             answer = await self._connection.ask(
-                "turn/start", threadId=self._thread, input=given, **about
+                "turn/start", threadId=self._thread, input=given, **self._about_turn()
             )
         except Refused as error:
             self._end_prompt(events.TurnEnded("error", error=f"codex: {error}"))
@@ -227,6 +239,9 @@ class CodexDriver(Driver):
                 self._turns.setdefault(self._thread, text(part(answer, "turn"), "id"))
             if is_first:
                 self.events.put(events.PromptMoved("given"))
+
+    def _about_turn(self) -> Params:
+        return {**ASKING_TURN, **self._choices.take_chosen()}
 
     async def steer(self, content: str, message_id: str, pictures: Sequence[Picture] = ()) -> None:
         await self._wait_given()
@@ -243,10 +258,10 @@ class CodexDriver(Driver):
             return  # which is reported elsewhere
         self.events.put(events.PromptMoved("given", message_id))
 
-    async def _steer(self, thread: str, given: list[Params]) -> None:
+    async def _steer(self, thread: str, given: list[Params], **more: Any) -> None:
         """Steer a thread's turn. Raises Refused, ConnectionError."""
-        turn = self._turns.get(thread, "")
-        await self._connection.ask("turn/steer", threadId=thread, expectedTurnId=turn, input=given)
+        about = {"expectedTurnId": self._turns.get(thread, ""), "input": given, **more}
+        await self._connection.ask("turn/steer", threadId=thread, **about)
 
     async def _wait_given(self) -> None:
         if self._giving is not None:
@@ -394,11 +409,14 @@ class CodexDriver(Driver):
         self.events.put(events.Chunk(words))
 
     def _take_settings(self, thread: str, settings: Params) -> None:
-        if why := _why_not(settings, "sandboxPolicy"):
+        if why := self._why_not(settings, "sandboxPolicy"):
             self._stopped_asking(why)
         elif self._is_main(thread):
             self._choices.note(text(settings, "model"), text(settings, "effort"))
             self._offer_choices()
+
+    def _why_not(self, answer: Params, sandbox: str) -> str:
+        return why_not(answer, sandbox, (ASKING["approvalPolicy"],))
 
     def _stopped_asking(self, why: str) -> None:
         """Report that codex does not ask any more, and stop it."""
@@ -441,6 +459,10 @@ class CodexDriver(Driver):
                 return {"action": action, "content": given, "_meta": None}
         raise NotKnown
 
+    async def _refuse(self, thread: str, tool: str, about: Params, said: str, why: str) -> None:
+        """Show what the bridge refuses by itself."""
+        self._calls.refuse(thread, tool, about, said, why)
+
     async def _decide(self, thread: str, item_id: str, seen: changes.Shown, reason: str) -> str:
         """Return a person's decision, as codex calls it."""
         self._said = False
@@ -469,7 +491,7 @@ class CodexDriver(Driver):
     async def _decide_change(self, thread: str, item_id: str, params: Params) -> str:
         seen = changes.shown(self._calls.item(thread, item_id))
         if seen is None:
-            self._calls.refuse(thread, "Edit", {}, text(params, "reason"), _NO_ITEM)
+            await self._refuse(thread, "Edit", {}, text(params, "reason"), _NO_ITEM)
             return "decline"
         return await self._decide(thread, item_id, seen, text(params, "reason"))
 
@@ -496,7 +518,8 @@ class CodexDriver(Driver):
         if meta.get("codex_approval_kind") != "mcp_tool_call" or not tool:
             url = {"url": text(params, "url")} if text(params, "url") else {}
             about = {"server": server, **url}
-            self._calls.refuse(thread, "AskUserQuestion", about, text(params, "message"), _NO_FORMS)
+            said = text(params, "message")
+            await self._refuse(thread, "AskUserQuestion", about, said, _NO_FORMS)
             return "decline"
         seen = changes.shown_tool(server, tool, part(meta, "tool_params"))
         item_id = self._calls.find(thread, seen)
@@ -549,9 +572,9 @@ class CodexDriver(Driver):
         self._remove_place()
 
 
-def _why_not(answer: Params, sandbox: str) -> str:
+def why_not(answer: Params, sandbox: str, policies: Sequence[str]) -> str:
     """Return why a thread does not ask, by codex's answer; "" if it does."""
-    if (policy := answer.get("approvalPolicy")) != ASKING["approvalPolicy"]:
+    if (policy := answer.get("approvalPolicy")) not in policies:
         return f"its approval policy is {_short(policy)}"
     if (reviewer := answer.get("approvalsReviewer")) != ASKING["approvalsReviewer"]:
         return f"what it asks goes to {_short(reviewer)}"
@@ -597,7 +620,7 @@ def _words(said: str) -> str:
     return said
 
 
-def _message_of(item: Params) -> HistoryMessage | None:
+def message_of(item: Params) -> HistoryMessage | None:
     """Return what a person or codex has said, None for any other item."""
     match item.get("type"):
         case "agentMessage":

@@ -56,13 +56,13 @@ class Forker:
         self._lock = asyncio.Lock()
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
-    async def fork(self, agent: str, host_id: str, path: Path) -> None:
+    async def fork(self, agent: str, host_id: str, path: Path, *, joins: bool) -> None:
         """Have a host forked, which listens at ``path`` then. Raises HostFault, OSError."""
         async with self._lock:
             if self._streams is None:
                 self._streams = await self._start()
             reader, writer = self._streams
-            request = {"agent": agent, "host_id": host_id, "path": str(path)}
+            request = {"agent": agent, "host_id": host_id, "path": str(path), "joins": joins}
             try:
                 writer.write(json.dumps(request).encode() + b"\n")
                 answer = json.loads(await reader.readuntil(b"\n"))
@@ -145,14 +145,14 @@ class HostedDriver:
     """Speak with a session's driver, which runs in a host.
 
     The methods are a ``Driver``'s. ``key``: of a command of the inbox; each is obeyed once,
-    whatever bridge sends it.
+    whatever bridge sends it. ``joins``: it joins a session of the desk's (D80).
     """
 
-    def __init__(self, agent: str) -> None:
+    def __init__(self, agent: str, *, joins: bool = False) -> None:
         self.path = ""  # of its socket
         self.events = Received()
         self.received: frozenset[int] = frozenset()  # keys, when it was taken over
-        self._agent = agent
+        self._agent, self._joins = agent, joins
         self._known = wire.Known()
         self._writer: asyncio.StreamWriter | None = None
         self._reading: asyncio.Task[None] | None = None
@@ -197,7 +197,7 @@ class HostedDriver:
         host_id = uuid.uuid4().hex
         path = await asyncio.to_thread(sockets.path_of, host_id)
         self.path = str(path)
-        await forker.fork(self._agent, host_id, path)
+        await forker.fork(self._agent, host_id, path, joins=self._joins)
         await self.take_over(self.path, 0)
         await self._ask(wire.Start(directory, resume_id))
 

@@ -42,14 +42,16 @@ def main() -> None:
         request = json.loads(line)
         answer: dict[str, Any]
         try:
-            registry.KINDS[request["agent"]].make()  # which loads what it needs
+            host.make_driver(request["agent"], joins=request["joins"])  # loads what it needs
             answer = {"pid": _fork(control, begin["instance"], **request)}
         except Exception:  # noqa: BLE001 - whatever it is, the bridge is told, and asks again
             answer = {"error": traceback.format_exc(limit=-3)}
         control.sendall(json.dumps(answer).encode() + b"\n")
 
 
-def _fork(control: socket.socket, instance: str, agent: str, host_id: str, path: str) -> int:
+def _fork(
+    control: socket.socket, instance: str, agent: str, host_id: str, path: str, *, joins: bool
+) -> int:
     """Fork a host, and return its pid once it listens. Raises OSError."""
     gc.collect()
     gc.freeze()
@@ -74,7 +76,7 @@ def _fork(control: socket.socket, instance: str, agent: str, host_id: str, path:
             os.write(tells, str(error).encode())
             raise
         os.close(tells)
-        host.run(agent, listening, Path(path))
+        host.run(agent, listening, Path(path), joins=joins)
         code = 0
     finally:
         os._exit(code)  # also where a thread hangs

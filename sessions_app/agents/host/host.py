@@ -20,7 +20,7 @@ import structlog
 
 from bridge_project.kernel import limits
 from sessions_app.agents import registry, started
-from sessions_app.agents.driver import CannotStart, NotOffered, NotTaken
+from sessions_app.agents.driver import CannotStart, Driver, NotOffered, NotTaken
 from sessions_app.agents.events import AgentDied, Event
 from sessions_app.agents.host import sockets, wire
 
@@ -28,18 +28,24 @@ log = structlog.get_logger("bridge.agent")
 _LINES_KEPT = 100  # for the log, while no bridge is there
 
 
-def run(agent: str, listening: socket.socket, path: Path) -> None:
+def run(agent: str, listening: socket.socket, path: Path, *, joins: bool) -> None:
     """Be a host of an agent of this kind, until it has ended."""
-    asyncio.run(Host(agent).run(listening))
+    asyncio.run(Host(agent, make_driver(agent, joins=joins)).run(listening))
     path.unlink(missing_ok=True)
+
+
+def make_driver(agent: str, *, joins: bool) -> Driver:
+    """Return a driver of this kind of agent; ``joins``: for a session of the desk's."""
+    kind = registry.KINDS[agent]
+    return kind.join() if joins and kind.join is not None else kind.make()
 
 
 class Host:
     """Run a driver, and speak with the bridge."""
 
-    def __init__(self, agent: str) -> None:
+    def __init__(self, agent: str, driver: Driver) -> None:
         self._agent = agent
-        self._driver = registry.KINDS[agent].make()
+        self._driver = driver
         self._bridge: asyncio.StreamWriter | None = None
         self._kept: dict[int, bytes] = {}  # number of an event → its frame, until it is stored
         self._kept_bytes = 0

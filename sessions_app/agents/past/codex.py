@@ -24,6 +24,11 @@ class CodexStore(AskedStore):
 
         return await sessions.listed()
 
+    async def joinable(self) -> Collection[str]:
+        from sessions_app.agents.codex import desk
+
+        return await desk.joinable()
+
     async def programs(self) -> Collection[tuple[str, int]]:
         return ()
 

@@ -54,6 +54,10 @@ class Store(ABC):
         another namespace, or cannot be seen.
         """
 
+    async def joinable(self) -> Collection[str]:
+        """Return the sessions of the desk's that can be joined there now (D80)."""
+        return ()
+
     @abstractmethod
     def is_program(self, pid: int) -> bool:
         """Return whether a process is the agent's own program."""
