@@ -271,6 +271,7 @@ def test_a_socket_of_another_user(bridge: Bridge, phone: Phone) -> None:
         heard, _ = planted.accept()
         with heard:
             assert heard.recv(100) == b""
+    path.unlink()
     phone.close()
 
 
