@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from django.contrib import admin
 from django.core.exceptions import PermissionDenied
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path
@@ -13,11 +13,13 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from unfold.decorators import display
 
+from bridge_project.kernel import limits
 from bridge_project.kernel.terminal_output import shown_output
 from bridge_project.kernel.text import without_controls
 from bridge_project.protocol import jsontext
 from devices_app.admin import LongAdmin, ReadOnlyAdmin
 from devices_app.models import AuditEntry
+from sessions_app import search
 from sessions_app.agents import registry
 from sessions_app.approvals.rules import store as rules
 from sessions_app.models import LogRow, Session, ToolCall
@@ -74,14 +76,26 @@ class SessionAdmin(ReadOnlyAdmin):
         *("title", "state", "agent_type", "kind", "asks", "pending_approvals"),
         *("working_directory", "last_activity_at"),
     )
-    list_filter = ("status", "kind", "agent_type")
-    search_fields = ("session_id", "title", "working_directory")
+    list_filter = ("archived", "pinned", "status", "kind", "agent_type")
+    search_fields = ("session_id",)  # so that there is a field: `get_search_results` says in what
+    search_help_text = "Words of titles, directories, prompts and answers, or a session's id."
     fields = (
-        *("title", "session_id", "state", "reason", "agent_type", "kind", "asks"),
+        *("title", "session_id", "pinned", "archived"),
+        *("state", "reason", "agent_type", "kind", "asks"),
         *("working_directory", "turn", "pending_approvals", "rules_now", "hook_count"),
         *("runs_in", "created_at", "last_activity_at", "closed_at"),
     )
     list_display_links = ("title", "state")
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Session], search_term: str
+    ) -> tuple[QuerySet[Session], bool]:
+        """Find what a device finds, and a session by its id (D73)."""
+        words = search_term.strip()
+        if not words:
+            return queryset, False
+        said = search.sessions_with(words[: limits.SEARCH_QUERY_CHARS]).values("pk")
+        return queryset.filter(Q(session_id__contains=words) | Q(pk__in=said)), False
 
     @display(description="state", ordering="status", label=STATUS_COLOURS)
     def state(self, session: Session) -> str:

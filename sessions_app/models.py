@@ -116,6 +116,8 @@ class Session(models.Model):
     )
     pinned = models.BooleanField(default=False, db_default=False)
     archived = models.BooleanField(default=False, db_default=False)
+    # by a person (D73); that is no activity
+    edited_at = models.DateTimeField(null=True, db_index=True)
     working_directory = models.TextField(default="")
     status = models.CharField(max_length=8, choices=Status.choices, default=Status.ACTIVE)
     created_at = models.DateTimeField(default=timezone.now)

@@ -128,7 +128,8 @@ async def _update() -> None:
     """Send ready connections the changes of sessions that a home screen shows (D54).
 
     A ``session_update`` is not a row of the log and never sent again. Every change sets the
-    session's `last_activity_at`, so one query a second finds the changes of all processes.
+    session's `last_activity_at`, or a person's `edited_at`, so one query a second finds the changes
+    of all processes.
 
     While the log does not grow, read less often: nearly every change comes with a row.
     """
@@ -193,7 +194,9 @@ def _changed(since: datetime, now: datetime) -> QuerySet[Session]:
     fell_silent = Q(last_sign_at__gt=since - silence, last_sign_at__lte=now - silence)
     speaks_again = Q(last_sign_at__gt=since)
     return Session.objects.filter(
-        Q(last_activity_at__gt=since) | (busy & (fell_silent | speaks_again))
+        Q(last_activity_at__gt=since)
+        | Q(edited_at__gt=since)
+        | (busy & (fell_silent | speaks_again))
     )
 
 

@@ -111,6 +111,12 @@ class Conf(BaseModel):
     """Give `claude-code` the memory files of the user and the project: `CLAUDE.md`,
     `.claude/CLAUDE.md`, `CLAUDE.local.md`, `.claude/rules/*.md`, up to the root of the repository,
     and `~/.claude/CLAUDE.md`."""
+    bridge_claude_servers: types.AbsolutePath | None = None
+    """A file of MCP servers (`{"mcpServers": {…}}`) that every session of `claude-code` has. Each
+    use of their tools asks."""
+    bridge_claude_skills: types.RootList = []
+    """Directories of skills (`NAME/SKILL.md`) that every session of `claude-code` has, `:` between
+    them."""
     bridge_push: Literal["on", "off"] = "on"
     """`off` forbids push: no device can ask for it, and nothing is sent to a push service."""
     bridge_push_hosts: types.Commas[types.HostName] = []

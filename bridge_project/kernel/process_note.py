@@ -2,9 +2,10 @@
 
 The note is `#1 PID WHO DIRECTORY`, the boot id, and two lines of /proc: of process 1 and of the
 agent. WHO says how the agent was found: it named itself (`agent`), or the hook is its child
-(`parent`), which may be a wrapper that ends with the hook. `:beside:NONCE` or `:away:NONCE` after
-it: the hook waits for an answer, beside a dialog or because the owner is away (D66). DIRECTORY is
-where its settings are.
+(`parent`), which may be a wrapper that ends with the hook. `@NAME` after it: which agent it is,
+where that is not Claude Code, and `/EVENT` what the hook is of, where the event does not say it.
+`:beside:NONCE` or `:away:NONCE` after that: the hook waits for an answer, beside a dialog or
+because the owner is away (D66). DIRECTORY is where Claude Code's settings are.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from typing import NamedTuple
 NOTE_MARK = "#1 "
 # a process may have any 15 bytes between the parentheses; its start is the 22nd field
 _STAT = re.compile(rb"(\d+) \(.{0,64}?\) [A-Za-z](?: -?\d+){18} (\d+)(?: -?\d+)*\n", re.DOTALL)
-_FIRST = re.compile(rb"#1 (\d{1,10}) (agent|parent)(?::(beside|away):(\w{8,32}))? ([^\n]*)\n")
+_FIRST = re.compile(
+    rb"#1 (\d{1,10}) (agent|parent)(?:@([\w/-]{1,64}))?(?::(beside|away):(\w{8,32}))? ([^\n]*)\n"
+)
 _BOOT = re.compile(rb"([0-9a-f-]{36})\n")
 
 
@@ -27,6 +30,7 @@ class ProcessNote(NamedTuple):
     None likewise. ``certain``: the agent has named it itself. ``home``: the directory of the
     agent's settings. ``nonce``: of the hook that waits for an answer, "" when none does;
     ``beside``: beside a dialog (D66). ``over``: it does not run the session any more (D67).
+    ``agent``: its name, "" for Claude Code.
     """
 
     pid: int
@@ -38,6 +42,7 @@ class ProcessNote(NamedTuple):
     nonce: str = ""
     beside: bool = False
     over: bool = False
+    agent: str = ""
 
 
 def split_note(data: bytes) -> tuple[ProcessNote | None, bytes]:
@@ -50,9 +55,14 @@ def split_note(data: bytes) -> tuple[ProcessNote | None, bytes]:
         boot, at = found[1].decode(), found.end()
     space, at = _start_of(1, data, at)
     start, at = _start_of(pid, data, at)
-    home = first[5].decode("utf-8", "surrogateescape")
-    waits = (first[4] or b"").decode(), first[3] == b"beside"
-    return ProcessNote(pid, start, boot, space, first[2] == b"agent", home, *waits), data[at:]
+    note = ProcessNote(
+        *(pid, start, boot, space, first[2] == b"agent"),
+        home=first[6].decode("utf-8", "surrogateescape"),
+        nonce=(first[5] or b"").decode(),
+        beside=first[4] == b"beside",
+        agent=(first[3] or b"").decode(),
+    )
+    return note, data[at:]
 
 
 def _start_of(pid: int, data: bytes, at: int) -> tuple[int | None, int]:

@@ -82,10 +82,10 @@ def _check_url(value: str) -> str:
     return value.rstrip("/")
 
 
-OWN_AGENTS = ("claude-code", "demo")
+OWN_AGENTS = ("claude-code", "codex", "demo")
 # The agents that are looked for, in the order in which `primary-agent` takes them (D75).
 FOUND_AGENTS = (
-    *("claude-code", "opencode", "gemini", "qwen", "copilot", "kimi", "droid", "vibe"),
+    *("claude-code", "codex", "opencode", "gemini", "qwen", "copilot", "kimi", "droid", "vibe"),
     "claude-agent-acp",
 )
 
@@ -110,6 +110,11 @@ def _read_agents(parts: Any) -> Any:
             raise ValueError("must hold command lines with balanced quotes") from None
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", name) or not command:
             raise ValueError("must hold name=command line, with `;` between them")
+        if "codex-acp" in line:
+            raise ValueError(
+                f"{name} names codex-acp, which the bridge runs no more: install `codex` "
+                "(npm install -g @openai/codex), which is found, and remove this line"
+            )
         if name in found or name in (*OWN_AGENTS, "primary-agent"):
             raise ValueError(f"names {name} twice, or a name that the bridge has for itself")
         found[name] = command

@@ -75,8 +75,11 @@ const LOADERS = {
   settings: async () => (await import("./later.js")).settingsView,
   wrong: async () => (await import("./later.js")).wrongView,
   session: async () => (await import("./later.js")).sessionView,
+  search: async () => (await import("./views/search.js")).searchView,
   share: async () => (await import("./views/share.js")).shareView,
 };
+
+const RARE = new Set(["search", "share"]); // loaded when they are asked for
 
 async function loadSheet() {
   try {
@@ -293,7 +296,7 @@ async function loadLater() {
   if (served.newer) return; // the bridge has no view of this version any more
   keepClient();
   keepStorage(model).catch(() => {});
-  for (const name of Object.keys(LOADERS)) if (name !== "share") loadView(name);
+  for (const name of Object.keys(LOADERS)) if (!RARE.has(name)) loadView(name);
   const { keepPush } = await import("./later.js");
   keepPush(model).catch(() => {});
 }

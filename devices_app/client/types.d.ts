@@ -114,12 +114,12 @@ interface Sent<T extends keyof Wire.Requests> {
   timestamp: string;
   payload: Wire.Requests[T];
 }
-/** Says that what came before is not kept. */
+/** Says that what came before is not kept, or not here and to be loaded. */
 interface Gap {
   type: "gap";
   id: string;
   timestamp: string;
-  payload: { session_id: string };
+  payload: { session_id: string; older?: boolean };
 }
 type Row = Extract<Wire.Message, { type: Wire.Row }> | Gap;
 /** A row and its place among those of its session. */
@@ -130,6 +130,8 @@ interface Placed {
 interface Group {
   session: string;
   rows: Row[];
+  /** a row that is kept, the last of these: what was missing right before it came */
+  before?: string;
 }
 type Fresh = Group & { earlier: boolean };
 /** A message that cannot be shown. */
@@ -284,11 +286,17 @@ interface Commands {
     more?: More,
     files?: Attaching[],
   ): Promise<void>;
-  replay(session: string): Promise<void>;
+  older(session: string, anchor?: Row): Promise<boolean>;
   attachment(session: string, id: string): Promise<Blob>;
   http(path: string): Promise<any>;
   accept(): void;
   connect(): void;
+}
+/** A request of the engine. */
+interface Waiting {
+  resolve(message: Wire.Message): void;
+  reject(error: Error): void;
+  anchor?: Row;
 }
 /** A command that was given to the tab that leads. */
 interface Asked {
@@ -400,6 +408,8 @@ interface PlanStep {
 interface Note extends Talk {
   kind: "note" | "gap";
   tone: string;
+  /** the row before which rows are to be loaded */
+  before?: string | false;
 }
 type ChatItem = Prompt | Answer | Tool | Note | Made;
 interface Chat {
@@ -441,6 +451,7 @@ interface ItemApp {
   model: Model;
   go: Go;
   id: string;
+  between(row: string): Promise<void>;
   edit(text: string, attached?: Attached[]): void;
 }
 interface Finding {
@@ -475,6 +486,8 @@ type ScreenName =
   | "approvals"
   | "approval"
   | "new"
+  | "found"
+  | "search"
   | "share"
   | "settings"
   | "wrong"

@@ -12,6 +12,7 @@ import time
 import urllib.parse
 from collections.abc import Sequence
 from datetime import datetime
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -112,14 +113,22 @@ class HttpsSender:
         raise Limited("the rate is used up", min(ready.values()) - now)
 
     def send(self, events: Sequence[Event]) -> list[Result]:
-        """Post the events to the endpoint that `allowed` chose. Raises Unreachable."""
+        """Post the events to the endpoint that `allowed` chose. Raises Unreachable.
+
+        A request names one agent: the events after those of the first one wait.
+        """
+        source, count = events[0].source, len(events)
+        events = list(takewhile(lambda event: event.source == source, events))
+        return self._send(events, source) + [WAITS] * (count - len(events))
+
+    def _send(self, events: Sequence[Event], source: str) -> list[Result]:
         if len(events) == 1 and self._open_at[EVENT] <= time.monotonic():
             self._path = EVENT
         body = events[0].body
         if self._path == BATCH:
             self._last_batch = time.monotonic()
             body = b'{"events":[' + b",".join(event.body for event in events) + b"]}"
-        answer = self._post(body)
+        answer = self._post(body, source)
         status, code = answer.status, answer.body.get("code", "")
         if status == 200 and answer.body.get("received") is not None:
             self._batch_max = min(SEND_MAX_EVENTS, self._batch_max * 2)
@@ -137,22 +146,22 @@ class HttpsSender:
         self._batch_max = min(SEND_MAX_EVENTS, self._batch_max * 2)
         return self._results({0: _result(answer.body, status)}, 1, answer)
 
-    def _post(self, body: bytes) -> Answer:
+    def _post(self, body: bytes, source: str) -> Answer:
         """Post JSON to the chosen endpoint. Raises Unreachable without an answer."""
         if self._connection.sock is not None:
             # when the bridge has closed the idle connection; the event_id makes that harmless
             with contextlib.suppress(Unreachable):
-                return self._post_once(body)
-        return self._post_once(body)
+                return self._post_once(body, source)
+        return self._post_once(body, source)
 
-    def _post_once(self, body: bytes) -> Answer:
+    def _post_once(self, body: bytes, source: str) -> Answer:
         try:
             if self._connection.sock is None:
                 self._connect()
             headers = {
                 "Authorization": f"Bearer {self._token.read_text().strip()}",
                 "Content-Type": "application/json",
-                "X-Hook-Source": "primary-agent",
+                "X-Hook-Source": source,
                 "X-Hook-Version": VERSION,
                 **({"X-Hook-Behind": self._behind} if self._behind else {}),
             }

@@ -30,7 +30,6 @@ from hooks_app.producer.spool import spool_status
 from hooks_app.producer.spool_queue import Item
 from hooks_app.producer.translate import Event
 
-SOURCE = "primary-agent"  # what the producer of another machine says in X-Hook-Source
 # Events in one transaction: a permission request that arrives meanwhile waits for it.
 GROUP_EVENTS = 100
 JOIN_SECONDS = 5.0
@@ -67,7 +66,7 @@ class StoreSender:
 
 def _parse(event: Event, now: datetime) -> Posted | Result:
     try:
-        return Posted(parse_hook_event(event.fields, now=now), SOURCE, event.process)
+        return Posted(parse_hook_event(event.fields, now=now), event.source, event.process)
     except HookInvalid as invalid:
         rules = {one["rule"] for one in invalid.violations}
         why = "; ".join(one["message"] for one in invalid.violations)[:500]

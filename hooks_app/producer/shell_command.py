@@ -15,36 +15,19 @@ from typing import Any
 
 from bridge_project.kernel.private_files import write_private_file
 from bridge_project.kernel.process_note import NOTE_MARK
+from hooks_app.producer.agents import AGENTS, CLAUDE, COMMAND_SECONDS, OF_TOOLS, HookedAgent
 
 SPOOL_MAX_BYTES = 200 * 2**20
 HOOK_SCRIPT = "hook.sh"
 ANSWER_SCRIPT = "answer.sh"
 ANSWERS = "answers"  # directory of the FIFOs at which hooks wait
 AWAY = "away"  # is there while the owner is away
-ANSWERED = "PermissionRequest"  # the event whose hook may wait for an answer
 MOST_TRIES = 2000  # names for one process id: a try takes some microseconds
 ANSWER_SECONDS = 24 * 3600  # after which the agent ends a hook that waits
+SPARE_SECONDS = 5  # for which an agent lets a hook live after it should have answered
 BRIDGE_SECONDS = 3  # within which the bridge must have found a hook that waits
 WATCH_SECONDS = 240  # of a hook that nobody sees: the bridge must have shown that it lives
-COMMAND_SECONDS = 10  # SPEC Hook producer configuration; SessionEnd would otherwise have 1.5
 HOOK_MARK = " #bridge-hook"
-# Event of the agent's settings file → matcher (None: the event takes none).
-HOOK_MATCHERS: dict[str, str | None] = {
-    "SessionStart": None,
-    "SessionEnd": None,
-    "PreToolUse": "*",
-    "PostToolUse": "*",
-    "PostToolUseFailure": "*",
-    "PermissionRequest": "*",
-    "UserPromptSubmit": None,
-    "Stop": None,
-    "StopFailure": None,
-    "SubagentStop": None,
-    "PreCompact": None,
-    "Notification": None,
-    "Elicitation": None,
-    "ElicitationResult": None,
-}
 
 
 def quoted(path: str) -> str:
@@ -52,23 +35,25 @@ def quoted(path: str) -> str:
     return "'" + path.replace("'", "'\\''") + "'"
 
 
-def hook_command(spool: str, script: str = HOOK_SCRIPT) -> str:
+def hook_command(spool: str, script: str = HOOK_SCRIPT, called: str = "") -> str:
     """Return the shell command of an agent's settings: source the script.
+
+    ``called``: which agent runs it, "" for Claude Code (see process_note.py).
 
     It prints nothing and exits 0, whatever the script's state: without the trap, dash would exit
     with 2 on a broken file, and 2 blocks the agent. The script ends the shell; if it does not, cat
     reads the agent's output, which would otherwise meet a broken pipe.
     """
-    path = quoted(f"{spool}/{script}")
-    return f"exec >/dev/null 2>&1;trap 'exit 0' 0;test -r {path}&&. {path};cat{HOOK_MARK}"
+    path, named = quoted(f"{spool}/{script}"), f"AGENT_BRIDGE_AGENT={called};" if called else ""
+    return f"exec >/dev/null 2>&1;trap 'exit 0' 0;{named}test -r {path}&&. {path};cat{HOOK_MARK}"
 
 
-def answer_command(spool: str) -> str:
+def answer_command(spool: str, called: str = "") -> str:
     """Return the command of a permission request that may be answered by the bridge.
 
     Only descriptor 3 is the agent's: what the script means to say, and nothing else.
     """
-    return hook_command(spool, ANSWER_SCRIPT).replace("exec ", "exec 3>&1 ", 1)
+    return hook_command(spool, ANSWER_SCRIPT, called).replace("exec ", "exec 3>&1 ", 1)
 
 
 def answer_script(spool: str) -> str:
@@ -79,16 +64,33 @@ def answer_script(spool: str) -> str:
     is a file, whole before the FIFO says so; who can delete it has it.
 
     It waits beside the dialog of an interactive program's own agent, and otherwise only while the
-    owner is away; below a program that no person sits at, never.
+    owner is away; below a program that no person sits at, never. An agent that shows no dialog
+    meanwhile does so some seconds later.
     """
+    mode = """'"permission_mode":"off"'"""
+    others = "\n".join(
+        f"{pattern}) most={one.waits} ;;"
+        for one in AGENTS.values()
+        if one.answers and one.waits
+        for pattern in [
+            " | ".join(f"""{one.name}:*{mode}*'"tool_name":"{tool}"'*""" for tool in one.asking)
+            or f"{one.name}[:/]*"
+        ]
+    )
     return f"""\
 # The bridge's hook of a permission request: reports it, and waits for a person's answer.
 # Written by the bridge, which replaces it when it changes. It prints such an answer, or nothing.
-event=$(LC_ALL=C cat) why=away nonce= AGENT_BRIDGE_WAITS=
-case $CLAUDE_CODE_ENTRYPOINT:$event in
-sdk-*) why= ;; # nobody sits there: `claude -p`, an SDK
-*'"agent_id"'*) ;; # of a subagent no dialog is shown meanwhile
-cli:*) [ "$CLAUDE_PID" != $PPID ] || why=beside ;;
+event=$(LC_ALL=C cat) why=away nonce= most= AGENT_BRIDGE_WAITS=
+case $AGENT_BRIDGE_AGENT:$event in
+{others}
+[!:]*) why= ;;
+*)
+  case $CLAUDE_CODE_ENTRYPOINT:$event in
+  sdk-*) why= ;; # nobody sits there: `claude -p`, an SDK
+  *'"agent_id"'*) ;; # of a subagent no dialog is shown meanwhile
+  cli:*) [ "$CLAUDE_PID" != $PPID ] || why=beside ;;
+  esac
+  ;;
 esac
 [ "$AGENT_BRIDGE_SESSION" ] && why=
 umask 077
@@ -106,7 +108,10 @@ fi
 printf '%s' "$event" | . {quoted(f"{spool}/{HOOK_SCRIPT}")}
 event=
 if [ $AGENT_BRIDGE_WAITS ]; then
-  if [ $why = away ]; then # nobody sees that it waits: it must not, for a bridge that hangs
+  if [ $most ]; then # then the agent asks itself
+    sleep $most </dev/null 3>&- 4<&- && kill $$ &
+    watch=$!
+  elif [ $why = away ]; then # nobody sees that it waits: it must not, for a bridge that hangs
     while sleep {WATCH_SECONDS} && [ "$(find ../{AWAY} -mmin -{WATCH_SECONDS // 60})" ]; do
       :
     done </dev/null 3>&- 4<&- && kill $$ &
@@ -133,7 +138,8 @@ def hook_script(spool: str) -> str:
     return f"""\
 # The bridge's hook: copies the event on standard input into a new file of the spool.
 # Written by the bridge, which replaces it when it changes. It prints nothing and never fails.
-# AGENT_BRIDGE_WAITS: where the script that has read it waits for an answer.
+# AGENT_BRIDGE_WAITS: where the script that has read it waits for an answer; AGENT_BRIDGE_AGENT:
+# which agent runs it, none for Claude Code.
 if [ "$AGENT_BRIDGE_SESSION" ]; then
   cat # the bridge runs this agent itself, and has what it does from it
   exit 0
@@ -145,6 +151,7 @@ if cd {quoted(spool)} && [ ! -e full ]; then
   # The process id names the file. One that comes again, as in each new container, finds the name
   # taken.
   name=$$ tries=0
+  [ ! "$AGENT_BRIDGE_AGENT" ] || CLAUDE_PID= # of a terminal that another agent was started in
   case $CLAUDE_PID in
   '' | *[!0-9]*) agent=$PPID by=parent ;;
   *) agent=$CLAUDE_PID by=agent ;;
@@ -156,7 +163,8 @@ if cd {quoted(spool)} && [ ! -e full ]; then
   while [ ! $written ] && [ $tries -lt {MOST_TRIES} ]; do
     {{
       written=1
-      printf '{NOTE_MARK}%s %s %s\n' $agent $by$AGENT_BRIDGE_WAITS \
+      printf '{NOTE_MARK}%s %s %s\n' $agent \
+        $by${{AGENT_BRIDGE_AGENT:+@}}$AGENT_BRIDGE_AGENT$AGENT_BRIDGE_WAITS \
         "${{CLAUDE_CONFIG_DIR:-$HOME/.claude}}"
       # LC_ALL=C spares cat the reading of locale files. On a full disk leave a mark; but an agent
       # that has just ended is no reason to lose its event.
@@ -191,14 +199,28 @@ def write_hook_scripts(spool: Path) -> None:
         write_private_file(path, text)
 
 
-def hook_entry(event: str, spool: str, *, answers: bool = False) -> dict[str, Any]:
-    """Return the settings' entry for ``event`` (SPEC Hook producer configuration).
+def hook_of(agent: HookedAgent, event: str, spool: str, *, answers: bool) -> tuple[str, int]:
+    """Return the command and the time-out, in seconds, of an agent's event.
 
-    ``answers``: a permission request waits for a person's answer by the bridge (D66).
+    ``answers``: the event that asks waits for a person's answer by the bridge (D66).
     """
-    matcher = HOOK_MATCHERS[event]
-    waits = answers and event == ANSWERED
-    command = answer_command(spool) if waits else hook_command(spool)
-    seconds = ANSWER_SECONDS if waits else COMMAND_SECONDS
+    waits = answers and event == agent.answers
+    called = "" if agent.name == CLAUDE else agent.name
+    if agent.form == "copilot":  # its events do not say which they are
+        called += f"/{event}"
+    command = answer_command(spool, called) if waits else hook_command(spool, called=called)
+    usual = agent.seconds.get(event, COMMAND_SECONDS)
+    if waits:
+        usual = agent.waits + SPARE_SECONDS if agent.waits else ANSWER_SECONDS
+    return command, usual
+
+
+def hook_entry(
+    event: str, spool: str, *, answers: bool = False, agent: HookedAgent = AGENTS[CLAUDE]
+) -> dict[str, Any]:
+    """Return the entry for ``event`` in JSON settings (SPEC Hook producer)."""
+    command, seconds = hook_of(agent, event, spool, answers=answers)
+    if agent.form == "copilot":
+        return {"type": "command", "bash": command, "timeoutSec": seconds}
     hook = {"type": "command", "command": command, "timeout": seconds}
-    return {"hooks": [hook]} if matcher is None else {"matcher": matcher, "hooks": [hook]}
+    return {"matcher": "*", "hooks": [hook]} if event in OF_TOOLS else {"hooks": [hook]}

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from bridge_project.kernel.private_files import make_real_dir, write_private_file
 from bridge_project.kernel.process_note import ProcessNote, split_note
+from hooks_app.producer.agents import as_common, repeated_id
 from hooks_app.producer.shell_command import (
     ANSWER_SCRIPT,
     ANSWERS,
@@ -109,7 +110,7 @@ class Spool:
         return sorted(found)
 
     def read(self, name: str) -> tuple[File, dict[str, Any], ProcessNote | None]:
-        """Return a file once it is whole, its JSON, and the note of the agent's process.
+        """Return a whole file, its JSON in common names, and the agent's process.
 
         Raises NeverAnEvent, ValueError when it is not (or not yet) an event, OSError.
         """
@@ -125,11 +126,15 @@ class Spool:
             raise NeverAnEvent("nested too deeply") from None
         if not isinstance(raw, dict):
             raise NeverAnEvent("not a JSON object")
-        return file, raw, note
+        raw, agent = as_common(raw, note.agent if note else "", waits=bool(note and note.nonce))
+        return file, raw, note and note._replace(agent=agent)
 
-    def event_id(self, file: File) -> str:
-        """Make an id from spool, name and time, the same after a restart."""
-        return str(uuid.uuid5(uuid.NAMESPACE_URL, f"spool:{self._id}/{file.name}/{file.mtime_ns}"))
+    def event_id(self, file: File, raw: dict[str, Any], note: ProcessNote | None) -> str:
+        """Make an id, the same after a restart: of what may come twice from what it says."""
+        same = repeated_id(raw, note.agent if note else "")
+        return same or str(
+            uuid.uuid5(uuid.NAMESPACE_URL, f"spool:{self._id}/{file.name}/{file.mtime_ns}")
+        )
 
     def drop(self, name: str) -> None:
         try:

@@ -104,10 +104,10 @@ class SpoolQueue:
             if before and before[0] == file:
                 _, since, why = before
             else:
-                whole, raw, _ = self.spool.read(file.name)
+                whole, raw, note = self.spool.read(file.name)
                 session, kind = raw.get("session_id"), str(raw.get("hook_event_name"))
                 known = session if isinstance(session, str) else ""
-                return Item(whole, known, kind, self.spool.event_id(whole))
+                return Item(whole, known, kind, self.spool.event_id(whole, raw, note))
         except FileNotFoundError:  # somebody has removed it
             return None
         except NeverAnEvent as reason:

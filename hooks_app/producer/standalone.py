@@ -1,6 +1,7 @@
 """Run the forwarder as one file on a machine other than the bridge's (D47).
 
     python3 producer.py --spool DIR --print-hooks         # what to add to the agent's settings file
+    python3 producer.py --spool DIR --print-hooks qwen    # of another agent than Claude Code
     python3 producer.py --spool DIR --url https://HOST:8443 --token-file F --pin HEX      # forwards
     python3 producer.py --spool DIR --status              # what waits there
 
@@ -19,9 +20,10 @@ import sys
 import threading
 from pathlib import Path
 
+from hooks_app.producer.agents import AGENTS, CLAUDE
 from hooks_app.producer.forwarder import Forwarder
 from hooks_app.producer.https_sender import HttpsSender
-from hooks_app.producer.shell_command import HOOK_MATCHERS, hook_entry, write_hook_scripts
+from hooks_app.producer.shell_command import hook_entry, write_hook_scripts
 from hooks_app.producer.spool import spool_status
 
 
@@ -33,8 +35,9 @@ def main() -> None:
     add("--token-file", type=Path, help="file with the bridge's hook token")
     pin = "SHA-256 of the bridge's public key, in hex (without: the system's authorities decide)"
     add("--pin", default="", help=pin)
-    hooks = "make the spool, print what belongs into the agent's settings file, and end"
-    add("--print-hooks", action="store_true", help=hooks)
+    hooks = "make the spool, print what belongs into an agent's settings file, and end"
+    json_ones = [one.name for one in AGENTS.values() if one.form != "toml"]
+    add("--print-hooks", nargs="?", const=CLAUDE, choices=json_ones, metavar="AGENT", help=hooks)
     add("--status", action="store_true", help="print what waits in the spool, and end")
     given = command.parse_args()
     spool = Path(os.path.abspath(given.spool))
@@ -42,7 +45,8 @@ def main() -> None:
         spool.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_hook_scripts(spool)
     if given.print_hooks or given.status:
-        entries = {event: [hook_entry(event, str(spool))] for event in HOOK_MATCHERS}
+        agent = AGENTS[given.print_hooks or CLAUDE]
+        entries = {event: [hook_entry(event, str(spool), agent=agent)] for event in agent.events}
         shown = spool_status(spool) if given.status else {"hooks": entries}
         sys.stdout.write(json.dumps(shown, indent=2, ensure_ascii=False) + "\n")
         return

@@ -12,6 +12,7 @@ from bridge_project.kernel.process_note import ProcessNote
 from bridge_project.protocol.agent_text import for_person, made_prompt
 from bridge_project.protocol.risk import risk_of
 
+SOURCE = "primary-agent"  # of an agent without another name
 EVENT_MAX_BYTES = 2**20
 EVENT_MAX_DEPTH = 100  # of lists and objects in each other, itself included
 FRESH_SECONDS = 240.0  # the bridge takes 300 either side; the rest is for the way there
@@ -29,12 +30,18 @@ Translated = tuple[str, dict[str, Any]]  # event and payload
 class Event(NamedTuple):
     """Hold an event and its JSON, which a sender on another machine posts.
 
-    ``process``: the agent's, which means something on its own machine only and is not posted.
+    ``process``: the agent's, which means something on its own machine only and is not posted, but
+    for the agent's name.
     """
 
     fields: Raw
     body: bytes
     process: ProcessNote | None = None
+
+    @property
+    def source(self) -> str:
+        """Return what X-Hook-Source says: the agent's name."""
+        return (self.process and self.process.agent) or SOURCE
 
 
 class NeverAnEvent(ValueError):

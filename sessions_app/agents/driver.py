@@ -33,6 +33,10 @@ from sessions_app.agents.sanitize import is_too_large
 from sessions_app.approvals.tool_call import Call, describe
 
 REJECTED = "The call was rejected."
+SECRET_WORDS = (
+    "It asks for a secret: the answer goes to the agent, and stays readable in this session and "
+    "on every paired device."
+)
 NOT_ASKED = "Nobody was asked about the call: its parameters are too long, or too many calls wait."
 
 
@@ -118,6 +122,12 @@ class CannotResume(CannotStart):
     """Report that the agent does not know its session any more."""
 
     code = "SESS_NOT_RESUMABLE"
+
+
+class OpenElsewhere(CannotStart):
+    """Report that another program has the agent's session open."""
+
+    code = "SESS_AT_THE_DESK"
 
 
 class NotOffered(Exception):
@@ -226,8 +236,7 @@ class Driver(ABC):
     async def start(self, directory: Path, resume_id: str | None = None) -> None:
         """Start the agent; return when it takes prompts.
 
-        Raises CannotStart, CannotResume, WillNotAsk. ``resume_id``: the agent's id of a session to
-        continue.
+        Raises CannotStart and its kinds. ``resume_id``: the agent's id of a session to continue.
         """
 
     async def give(

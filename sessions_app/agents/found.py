@@ -118,6 +118,16 @@ def _counts(path: str) -> bool:
     return False
 
 
+def is_owners(path: Path) -> bool:
+    """Return whether a path is there, and only root and this user can change it."""
+    real = os.path.realpath(path)
+    try:
+        directory = real if os.path.isdir(real) else os.path.dirname(real)
+        return not (_others_write(os.stat(real)) or _is_exposed(directory))
+    except OSError:
+        return False
+
+
 def _is_exposed(directory: str) -> bool:
     """Return whether sessions or other users may write there, or above it."""
     above = [directory, *map(str, Path(directory).parents)]

@@ -14,6 +14,7 @@ from bridge_project.kernel.errors import BridgeError
 from bridge_project.protocol.http import AgentInfo
 from sessions_app.agents.acp import agent as acp
 from sessions_app.agents.claude import agent as claude
+from sessions_app.agents.codex import agent as codex
 from sessions_app.agents.demo.driver import DemoDriver
 from sessions_app.agents.driver import AgentKind
 
@@ -25,8 +26,7 @@ KINDS: dict[str, AgentKind] = {}
 
 def _kinds() -> Iterator[AgentKind]:
     """Yield the kinds in the order in which `primary-agent` takes them (D75)."""
-    if conf.looks_for(claude.KIND.name):
-        yield claude.KIND
+    yield from (one for one in (claude.KIND, codex.KIND) if conf.looks_for(one.name))
     yield from acp.kinds()
     yield AgentKind("demo", DemoDriver, version=lambda: __version__, real=False, steers=True)
 

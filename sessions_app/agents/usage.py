@@ -27,7 +27,7 @@ def limit_of(raw: object) -> UsageLimit | None:
         name=printable(str(raw.get("rateLimitType") or "limit"))[:NAME_CHARS],
         status=_STATUSES[raw["status"]],
         used=finite(used),
-        resets_at=_time(at),
+        resets_at=time_of(at),
     )
 
 
@@ -36,7 +36,8 @@ def finite(value: object) -> float | None:
     return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
 
 
-def _time(at: Any) -> str | None:
+def time_of(at: Any) -> str | None:
+    """Return a time of seconds since 1970 as messages have it, None for anything else."""
     try:
         return now_text(datetime.fromtimestamp(at, UTC))
     except (TypeError, ValueError, OverflowError, OSError):

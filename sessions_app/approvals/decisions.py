@@ -16,6 +16,7 @@ from devices_app.models import Device
 from sessions_app import leases, notifications
 from sessions_app.agents import inbox
 from sessions_app.approvals import held_hooks
+from sessions_app.approvals.hook_answer import UNCHANGED
 from sessions_app.approvals.rules import store as rules
 from sessions_app.approvals.tool_call import QUESTION, usable_id
 from sessions_app.log.outbox import Outbox, outbox
@@ -53,9 +54,7 @@ def decide(device: Device, asked: ApprovalResponse) -> tuple[ApprovalRecorded, s
         if record is None:
             raise BridgeError("TOOL_CALL_NOT_FOUND", session_id=session_id)
         if record.decision == ToolCall.Decision.PENDING:
-            if record.hook and record.tool == QUESTION and decision == "approved":
-                words = "A question is answered by `modified`, with its answers; it still waits."
-                raise BridgeError("PROTO_INVALID_MESSAGE", words, session_id=session_id)
+            _check_taker(session, record, decision)
             record.modifications = given
             chosen = {"option_id": option, "remembered": asked.remember}
             if chosen := {name: value for name, value in chosen.items() if value is not None}:
@@ -83,6 +82,17 @@ def decide(device: Device, asked: ApprovalResponse) -> tuple[ApprovalRecorded, s
         decided_at=now_text(record.decided_at),
     )
     return recorded, record.hook
+
+
+def _check_taker(session: Session, record: ToolCall, decision: str) -> None:
+    """Check a decision for what its hook can say. Raises PROTO_INVALID_MESSAGE."""
+    if record.hook and record.tool == QUESTION and decision == "approved":
+        words = "A question is answered by `modified`, with its answers; it still waits."
+    elif record.hook and decision == "modified" and session.agent_type in UNCHANGED:
+        words = "This agent runs its call as it is, or not at all; it still waits."
+    else:
+        return
+    raise BridgeError("PROTO_INVALID_MESSAGE", words, session_id=session.session_id)
 
 
 def _option(shown: dict[str, Any], asked: ApprovalResponse) -> str | None:

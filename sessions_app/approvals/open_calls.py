@@ -16,8 +16,10 @@ from sessions_app.log.outbox import Outbox
 from sessions_app.models import Session, ToolCall
 
 UUID_CHARS = 36
+_MADE = "~"  # with which the ids begin of calls that their agent gave none
 _CALL = ToolCall._meta.db_table
-# No two calls share an id: one whose id the session has had gets another, which begins with it.
+# No two calls share an id: one whose id the session has had gets another, which begins with it. An
+# agent that asks about a call before it says that it begins has no id for it yet.
 _BEGIN = f"""
     INSERT INTO "{_CALL}" (
         session_id, tool_call_id, tool, agent_id, agent_type, same, risk_level, created_at,
@@ -36,7 +38,13 @@ _BEGIN = f"""
     WHERE NOT EXISTS (
         SELECT 1 FROM "{_CALL}"
         WHERE session_id = %(session)s AND finished_at IS NULL
-            AND tool_call_id = %(id)s AND same = %(same)s
+            AND same = %(same)s AND (
+                tool_call_id = %(id)s
+                OR (
+                    COALESCE(%(id)s, '') <> '' AND decision <> 'rejected'
+                    AND substr(tool_call_id, 1, 1) = '{_MADE}'
+                )
+            )
     )
     RETURNING tool_call_id
 """
@@ -113,10 +121,28 @@ def asked_about(session: Session, call: Call, *, of_open_call: bool) -> ToolCall
     return found
 
 
+def free_id(session: Session, call: Call) -> str:
+    """Return a call's id, or another if the session has had that."""
+    taken = call.id and ToolCall.objects.filter(session=session, tool_call_id=call.id).exists()
+    return other_id(call) if taken or not call.id else call.id
+
+
 def other_id(call: Call) -> str:
     """Return an id for a call whose own is taken, or that has none."""
-    made = str(uuid.uuid4())
-    return f"{_begins(call)}{made}" if call.id else made
+    return f"{_begins(call)}{uuid.uuid4()}"
+
+
+def has_made_id(record: ToolCall) -> bool:
+    """Return whether the agent gave a call no id: its parameters tell which it is."""
+    return record.tool_call_id.startswith(_MADE)
+
+
+def is_changed(record: ToolCall, call: Call) -> bool:
+    """Return whether a call asks with other parameters than it was reported with.
+
+    Who gives no ids only words it differently, and says by the first ones how it went.
+    """
+    return record.same not in ("", call.digest) and not has_made_id(record)
 
 
 def _begins(call: Call) -> str:
@@ -135,6 +161,13 @@ def end_unasked(box: Outbox, session: Session, agent_id: str | None = None) -> l
     if ids:
         over.update(finished_at=box.now)
     return ids
+
+
+def open_as(session: Session, call: Call) -> ToolCall | None:
+    """Return the record of a call that began before: asked about, or told twice."""
+    equal = of(session).filter(same=call.digest)
+    made = equal.filter(tool_call_id__startswith=_MADE).exclude(decision=None)
+    return equal.filter(tool_call_id=call.id).first() or made.first()
 
 
 def begin(box: Outbox, session: Session, call: Call) -> str | None:

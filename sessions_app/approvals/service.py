@@ -68,11 +68,18 @@ def _shown_of(call: Call) -> tuple[str, str, str | None]:
 
 def report(box: Outbox, session: Session, call: Call) -> str:
     """Record a call that nobody is asked about, once; return the id devices know."""
-    begun = open_calls.begin(box, session, call)
-    tool_call_id = begun or call.id or ""
-    _begin(session, call, tool_call_id, box.now)
-    if begun:  # else it is open already
+    if tool_call_id := open_calls.begin(box, session, call):
+        _begin(session, call, tool_call_id, box.now)
         announce(box, session, call, tool_call_id)
+        return tool_call_id
+    record = open_calls.open_as(session, call)
+    if record is not None and open_calls.has_made_id(record):  # it was asked about, and begins now
+        _show_decided(box, session, record, call)
+        if record.decision == _PENDING:
+            by = ToolCall.DecidedBy.AGENT
+            store_decision(box, session, record, ToolCall.Decision.APPROVED, by=by)
+    tool_call_id = record.tool_call_id if record is not None else call.id or ""
+    _begin(session, call, tool_call_id, box.now)
     return tool_call_id
 
 
@@ -121,17 +128,16 @@ def ask(
     else:
         record = _asked_before(box, session, call)
     if record is None:
-        id_ = call.id or str(uuid.uuid4())
-        if ToolCall.objects.filter(session=session, tool_call_id=id_).exists():
-            id_ = open_calls.other_id(call)  # ids name one call each
+        id_ = open_calls.free_id(session, call)
         record = ToolCall(session=session, tool_call_id=id_, created_at=box.now)
     if record.decision is not None:
         if hook is not None and record.decision == _PENDING and not record.hook:
             decisions.begin_wait(box, session, record, hook.nonce)
         return record  # a hook that has no record is let go of
     # Calls that ask are kept in full; the details of others are in the log only.
-    changed = source == "hooks" and record.same not in ("", call.digest)
-    record.tool, record.same, record.source = open_calls.name_of(call), call.digest, source
+    changed = source == "hooks" and open_calls.is_changed(record, call)
+    record.same = call.digest if changed else record.same or call.digest
+    record.tool, record.source = open_calls.name_of(call), source
     record.agent_id, record.agent_type = call.agent
     record.description, record.risk_level, record.reasoning = _shown_of(call)
     record.decision = _PENDING
@@ -197,9 +203,7 @@ def record_hook_outcome(
     )
     if ended and ended.decision is not None:  # somebody was asked
         record = ToolCall.objects.select_related("device").get(pk=ended.key)
-        if _is_unsettled(record):
-            decisions.end_wait(box, session, record)
-            decisions.settle(box, session, record, _outcome_shown(record, call))
+        _show_decided(box, session, record, call)
         _end(box, session, record, outcome, ran=True)
     _go_on(session, tool_call_id)
 
@@ -208,6 +212,13 @@ def _is_unsettled(record: ToolCall) -> bool:
     """Return whether nothing shows yet what came of a decision for a hook (D66)."""
     by_device = record.decided_by == ToolCall.DecidedBy.DEVICE
     return by_device and not record.outcome and (record.forwarded or record.hook != "")
+
+
+def _show_decided(box: Outbox, session: Session, record: ToolCall, call: Call) -> None:
+    """Tell what came of a decision for a hook, if nothing has shown it yet (D66)."""
+    if _is_unsettled(record):
+        decisions.end_wait(box, session, record)
+        decisions.settle(box, session, record, _outcome_shown(record, call))
 
 
 def _outcome_shown(record: ToolCall, call: Call) -> ToolCall.Outcome:

@@ -201,7 +201,9 @@ def _hand_over(key: int, nonce: str) -> None:
         return
     first, took = _moved_on(record, hook, hook.since), False
     if command is not None and not first:
-        took = hook.hand_over(answer_of(record.tool, json.loads(command.payload)))
+        took = hook.hand_over(
+            answer_of(hook.process.agent, record.tool, json.loads(command.payload))
+        )
     at_desk = first or (not took and _moved_on(record, hook, hook.since))
     _given[key] = _Handed(time.time(), hook, took, at_desk, command.pk if command else 0)
     hook.close()

@@ -24,14 +24,17 @@ async def session_search(connection: ClientConnection, message: ClientMessage) -
     await connection.send_payload(answer, id=message.id)
 
 
-async def session_edit(connection: ClientConnection, message: ClientMessage) -> s.SessionUpdate:
+async def session_edit(connection: ClientConnection, message: ClientMessage) -> None:
     session = await writers.run(_edit, connection.paired, message.payload)
-    return s.SessionUpdate(session=session_view.info_of(session))
+    answer = s.SessionUpdate(session=session_view.info_of(session))
+    await connection.send_payload(answer, id=message.id)
+    # Another device's later title may have been sent before this answer: it is sent again.
+    connection.shown.pop(session.pk, None)
 
 
 def _edit(device: Device, asked: c.SessionEdit) -> Session:
     """Change a session as a person says. Raises SESSION_NOT_FOUND."""
-    with outbox():  # so that no event writes an older title over it
+    with outbox() as box:  # so that no event writes an older title over it
         session = Session.objects.filter(session_id=asked.session_id).first()
         if session is None:
             raise BridgeError("SESSION_NOT_FOUND", session_id=asked.session_id)
@@ -40,7 +43,8 @@ def _edit(device: Device, asked: c.SessionEdit) -> Session:
         for name in ("pinned", "archived"):
             if (value := getattr(asked, name)) is not None:
                 setattr(session, name, value)
-        session.save(update_fields=["title", "named", "pinned", "archived"])
+        session.edited_at = box.now
+        session.save(update_fields=["title", "named", "pinned", "archived", "edited_at"])
         about = asked.model_dump(exclude_none=True, exclude={"session_id"})
         audit.record("session_edit", device=device, session_id=session.session_id, **about)
     return session

@@ -90,6 +90,8 @@ def is_script(session_id: str, process: ProcessNote) -> bool:
 
 
 def _registered(session_id: str, process: ProcessNote) -> dict[str, Any] | None:
+    if process.agent:
+        return None
     path = os.path.join(process.home, "sessions", f"{process.pid}.json")
     try:
         found = threads.disk.call(process.home, read_own, path)

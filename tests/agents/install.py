@@ -98,7 +98,7 @@ def programs() -> list[str]:
     """Packages that hold an agent's program for this system, which npm takes for optional."""
     systems = _systems()
     pins = json.loads(PINS.read_text()).get("programs", {}) if systems else {}
-    return [f"{name.format_map(systems)}@{version}" for name, version in pins.items()]
+    return [f"{name}@{version}".format_map(systems or {}) for name, version in pins.items()]
 
 
 def of_here(word: str) -> str:

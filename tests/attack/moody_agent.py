@@ -1,7 +1,7 @@
 """An ACP agent that acts unasked whenever it is not made to ask: `scripted_agent.py`, with modes.
 
-`python moody_agent.py NAME JOURNAL [ARGUMENT …]`: as `opencode` or `codex-acp` it asks by its
-environment and options, as the real ones do; else by its mode. The last argument may be a JSON
+`python moody_agent.py NAME JOURNAL [ARGUMENT …]`: as `opencode` it asks by its
+environment, as the real one does; else by its mode. The last argument may be a JSON
 object: `name` (its own), `modes`, `current`, `option` (they are a configuration option), `locked`
 (how often a mode can be set), `restless` (it leaves each that is set), `deaf` (no cancel stops it),
 `takes` (the mode that it takes, whichever is set), `allow_all` (an option of its own: it asks while
@@ -27,7 +27,6 @@ KIND = sys.argv[1]
 SPEC: dict[str, Any] = json.loads(sys.argv[-1]) if sys.argv[-1].startswith("{") else {}
 COPILOT = "https://agentclientprotocol.com/protocol/session-modes#agent"
 ASKING = {"default", "ask", "manual", "read-only", "normal", COPILOT}
-CODEX = {"untrusted": "", "on-request": "read-only", "never": "full-access"}
 KINDS = "allow_always,allow_once,reject_once"
 
 
@@ -39,10 +38,6 @@ class Moody(Scripted):
         self.mode: str = SPEC.get("current") or (self.modes or [""])[0]
         if KIND == "opencode":
             self.modes, self.mode, SPEC["option"] = ["build", "plan"], "build", True
-        if KIND == "codex-acp":
-            policies = [word.partition("approval_policy=")[2] for word in sys.argv]
-            self.mode = CODEX[[policy for policy in ("on-request", *policies) if policy][-1]]
-            self.modes = ["read-only", "auto", "full-access"] if self.mode else []
         self.handlers |= {"session/set_mode": self.set, "session/set_config_option": self.set}
         self.commands: dict[str, Callable[[str], None]] = {
             "/act": self.act,
@@ -59,7 +54,7 @@ class Moody(Scripted):
             )
         if SPEC.get("allow_all", "off") != "off":
             return False
-        return not self.mode if KIND == "codex-acp" else self.mode in ASKING
+        return self.mode in ASKING
 
     def hear(self, message: dict[str, Any]) -> None:
         if "method" not in message and message["id"] in self.waiting:
@@ -75,8 +70,7 @@ class Moody(Scripted):
             self.report("yolo")
 
     def initialize(self, params: dict[str, Any]) -> dict[str, Any]:
-        known = {"opencode": "OpenCode", "codex-acp": "codex-acp"}
-        name = known.get(KIND) or SPEC.get("name", "moody")
+        name = "OpenCode" if KIND == "opencode" else SPEC.get("name", "moody")
         return super().initialize(params) | {"agentInfo": {"name": name, "version": "1"}}
 
     def new(self, params: dict[str, Any]) -> dict[str, Any]:

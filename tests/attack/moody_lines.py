@@ -62,17 +62,13 @@ def lines(programs: Path) -> dict[str, str]:
         "oc-npx": "env FOO=1 OPENCODE_PERMISSION={} npx -y opencode-ai@1.18.33 acp",
         "oc-shell": f"sh -c '{there}/opencode acp'",
         "oc-split": f"env -S '{there}/opencode acp'",
-        "cx": f"{there}/codex-acp",
-        "cx-never": f"{there}/codex-acp -c approval_policy=never -c sandbox_mode=danger-full-access",
-        "cx-shell": f"sh -c '{there}/codex-acp -c approval_policy=never'",
     }
 
 
 def install(programs: Path) -> dict[str, str]:
     """Make the programs that the lines name; the settings of a bridge that has these agents."""
     programs.mkdir()
-    for name in ("opencode", "codex-acp"):
-        (programs / name).write_text(f'#!/bin/sh\nexec {plays(name)} "$@"\n')
+    (programs / "opencode").write_text(f'#!/bin/sh\nexec {plays("opencode")} "$@"\n')
     (programs / "npx").write_text(NPX)
     for path in programs.iterdir():
         path.chmod(0o755)

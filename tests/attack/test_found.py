@@ -207,7 +207,7 @@ def test_claude_code_runs_the_program_that_is_there(
 
 
 def test_a_bad_name_stops_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    for value in ("codex", "off,qwen", "demo"):
+    for value in ("codex-acp", "off,qwen", "demo"):
         monkeypatch.setenv("BRIDGE_AGENTS", value)
         with pytest.raises(config.ConfError, match=r"^BRIDGE_AGENTS: must be `off` or"):
             config.load()
@@ -217,5 +217,20 @@ def test_a_bad_name_stops_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
         config.load()
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "codex=codex-acp",
+        "mine=env A=1 ./codex-acp -c x=y",
+        "x=npx @zed-industries/codex-acp@0.16",
+    ],
+)
+def test_an_old_line_of_codex_stops_the_start(monkeypatch: pytest.MonkeyPatch, line: str) -> None:
+    """It would run what only reads unasked (D75)."""
+    monkeypatch.setenv("BRIDGE_ACP_AGENTS", f"other=my-agent; {line}")
+    with pytest.raises(config.ConfError, match=r"install `codex`.*remove this line"):
+        config.load()
+
+
 def test_every_agent_that_is_looked_for_has_a_row() -> None:
-    assert {"claude-code", *recipes.ROWS} == set(FOUND_AGENTS)
+    assert {"claude-code", "codex", *recipes.ROWS} == set(FOUND_AGENTS)

@@ -29,9 +29,7 @@ def bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
 def refused_act(bridge: Bridge, phone: Phone, agent: str, prompt: str = "/act") -> list[Message]:
     """Have a session's agent act, refuse it, and see that nothing was done; what was said of it."""
     ready = start(phone, bridge.root, agent=agent)
-    # codex-acp runs what only reads unasked
-    promised = None if agent.startswith("cx") else True
-    assert ready["type"] == "session_ready" and ready["payload"]["asks"] is promised, ready
+    assert ready["type"] == "session_ready" and ready["payload"]["asks"] is True, ready
     session = ready["payload"]["session_id"]
     say(phone, session, f"{prompt} {agent}-{session}")
     asked = answer(phone, session, "rejected")
@@ -41,7 +39,7 @@ def refused_act(bridge: Bridge, phone: Phone, agent: str, prompt: str = "/act") 
     return [one for one in phone.messages if one["payload"].get("session_id") == session]
 
 
-ASKING = "careful by-option named oc oc-path oc-allow oc-empty oc-npx cx cx-never"
+ASKING = "careful by-option named oc oc-path oc-allow oc-empty oc-npx"
 
 
 @pytest.mark.parametrize("agent", ASKING.split())
@@ -60,7 +58,6 @@ def test_a_command_asks_and_a_refused_one_does_not_run(
         ("locked", "this mode is locked"),
         ("oc-shell", "without a shell"),
         ("oc-split", "without a shell"),
-        ("cx-shell", "without a shell"),
     ],
 )
 def test_what_cannot_be_made_to_ask_does_not_start(
@@ -123,7 +120,7 @@ def test_an_agent_that_leaves_the_mode_is_set_back(
     assert not [message for message in said if message["type"] == "error"]
 
 
-@pytest.mark.parametrize("agent", ["stuck", "restless", "cx"])
+@pytest.mark.parametrize("agent", ["stuck", "restless"])
 def test_one_that_cannot_be_set_back_is_interrupted(bridge: Bridge, agent: str) -> None:
     """Every device is told; the next turn is not begun in that mode either."""
     with bridge.phones(2) as (phone, other):

@@ -2,12 +2,14 @@
 
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 
 from tests.conformance import agents
+from tests.conformance.admin import Admin, text_of
 from tests.conformance.approvals import assert_refused
-from tests.conformance.bridge import Bridge
+from tests.conformance.bridge import Bridge, query
 from tests.conformance.phone import Phone
 from tests.conformance.samples import hook, new_session, prompt
 from tests.servers import wait_until
@@ -128,6 +130,53 @@ def test_a_person_names_it(bridge: Bridge, phone: Phone, other: Phone) -> None:
     for title in ("", "x" * 500):
         wrong = phone.request("session_edit", {"session_id": sid, "title": title})
         assert wrong["payload"]["code"] == "PROTO_INVALID_MESSAGE"
+
+
+def test_a_session_at_rest_is_named(bridge: Bridge, phone: Phone, other: Phone) -> None:
+    """Every device is told; it does not become the newest by it."""
+    sid, then = new_session(), "2020-01-01 00:00:00"
+    bridge.accept(hook("SessionStart", sid))
+    named = f"SET last_activity_at = '{then}' WHERE session_id = '{sid}'"
+    query(bridge.data / "bridge.sqlite3", f"UPDATE sessions_app_session {named}")
+    edit(phone, sid, title="At rest")
+    other.collect(lambda: "At rest" in str(other.updates), "its new title")
+    assert bridge.session(sid)["last_activity_at"].startswith("2020-01-01")
+
+
+def test_two_devices_name_it_at_once(bridge: Bridge, phone: Phone, other: Phone) -> None:
+    """Each is told last what stands."""
+    sid = new_session()
+    bridge.accept(prompt(sid, 1))
+    for number in range(5):
+        for one, who in ((phone, "a"), (other, "b")):
+            one.send("session_edit", {"session_id": sid, "title": f"{who} {number}"})
+
+    def is_told(one: Phone) -> bool:
+        told = [update["title"] for update in one.updates if update["session_id"] == sid]
+        return told[-1:] == [bridge.session(sid)["title"]]
+
+    phone.collect(lambda: is_told(phone), "what stands")
+    other.collect(lambda: is_told(other), "what stands")
+
+
+def test_the_admin_site_finds_the_same(bridge: Bridge, phone: Phone) -> None:
+    """By what was said too; the archived ones are a filter."""
+    sid, word = new_session(), "w" + new_session().replace("-", "")
+    bridge.accept(
+        hook("UserPromptSubmit", sid, {"prompt": "first line"}),
+        hook("Stop", sid, {"reason": "task_completed", "message": f"It is the {word} 50%."}),
+    )
+    until_found(phone, word)
+    admin = Admin(bridge, "archivist")
+    sessions = "/admin/sessions_app/session/"
+    for looked in (word, f"50% {word}", sid[-12:]):
+        assert "first line" in text_of(admin.page(f"{sessions}?{urlencode({'q': looked})}"))
+    for looked in (f"{word}%%", "x" * 2000, '"', "'"):
+        assert "first line" not in text_of(admin.page(f"{sessions}?{urlencode({'q': looked})}"))
+    edit(phone, sid, archived=True)
+    for archived, there in ((1, True), (0, False)):
+        page = admin.page(f"{sessions}?q={word}&archived__exact={archived}")
+        assert ("first line" in text_of(page)) is there
 
 
 def test_what_is_archived_is_not_on_the_home_screen(bridge: Bridge, phone: Phone) -> None:

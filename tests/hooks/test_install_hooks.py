@@ -3,6 +3,7 @@
 import json
 import os
 import stat
+import tomllib
 from io import StringIO
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,10 +13,17 @@ from unittest.mock import patch
 import pytest
 from django.core.management import CommandError, call_command
 
-from hooks_app.producer.install import answering, install, installed, remove
+from hooks_app.producer.agents import AGENTS, CLAUDE, HookedAgent
+from hooks_app.producer.install import (
+    SettingsError,
+    answering,
+    install,
+    installed,
+    is_empty,
+    remove,
+)
 from hooks_app.producer.shell_command import (
     HOOK_MARK,
-    HOOK_MATCHERS,
     answer_command,
     hook_command,
     quoted,
@@ -121,7 +129,7 @@ def test_any_settings_survive_and_come_back_byte_for_byte(text: str, tmp_path: P
     assert list(found) == list(before | {"hooks": {}}), "what is not ours keeps its place"
     hooks, theirs = found.pop("hooks"), before.pop("hooks", {})
     assert found == before
-    for event in HOOK_MATCHERS:
+    for event in AGENTS[CLAUDE].events:
         assert hooks[event][:-1] == theirs.get(event, [])
         assert hooks[event][-1]["hooks"][0]["command"] == hook_command(spool)
     assert hooks["PreToolUse"][-1]["matcher"] == "*"
@@ -219,3 +227,126 @@ def test_it_asks_and_without_a_terminal_does_nothing_unless_told(tmp_path: Path)
         assert program.ended() == 1, program.shown
     assert " make hooks ARGS='--remove --yes'" in program.shown
     nursery.forget(environment)
+
+
+# -- other agents than Claude Code -----------------------------------------------------------------
+
+OTHERS = [agent for agent in AGENTS.values() if agent.name != CLAUDE]
+KIMIS = """# mine
+default_model = "k" # not the best
+
+[[hooks]]
+event = "Stop"
+command = "mine"
+
+[models.k]
+max_context_size = 1_000
+"""
+COPILOTS = {"version": 1, "hooks": {"preToolUse": [{"type": "command", "bash": "mine"}]}}
+CLAUDES = {"hooks": {"Stop": [{"hooks": [{"type": "command", "command": "mine"}]}]}, "z": 1}
+
+
+def theirs(agent: HookedAgent) -> str:
+    """Settings as somebody has written them."""
+    if agent.form == "toml":
+        return KIMIS
+    return json.dumps(COPILOTS if agent.form == "copilot" else CLAUDES)
+
+
+def listed(text: str, agent: HookedAgent) -> list[str]:
+    """The commands of all hooks, in order."""
+    if agent.form == "toml":
+        return [one["command"] for one in tomllib.loads(text).get("hooks", [])]
+    entries = [one for each in json.loads(text).get("hooks", {}).values() for one in each]
+    hooks = [hook for entry in entries for hook in entry.get("hooks", [entry])]
+    return [hook.get("command") or hook["bash"] for hook in hooks]
+
+
+def there(home: Path, agent: HookedAgent) -> Path:
+    return home / agent.home[2:] / agent.file
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home without agents, and no program of one in PATH."""
+    for agent in AGENTS.values():
+        monkeypatch.delenv(agent.variable or "NONE", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("PATH", "/nowhere")
+    return tmp_path
+
+
+def command(home: Path, *arguments: str) -> str:
+    out, data = StringIO(), SimpleNamespace(bridge_data_dir=home / "data")
+    (home / "data").mkdir(exist_ok=True)
+    with patch("hooks_app.management.commands.install_hooks.conf", data):
+        call_command("install_hooks", *arguments, "--yes", stdout=out)
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("agent", OTHERS, ids=lambda agent: agent.name)
+def test_settings_of_another_agent_come_back_byte_for_byte(agent: HookedAgent, home: Path) -> None:
+    file, text, spool = there(home, agent), theirs(agent), str(home / "data/spool")
+    file.parent.mkdir(parents=True)
+    file.write_text(text)
+    said = command(home, agent.name)
+    once = file.read_text()
+    assert agent.then in said and installed(once, spool, agent=agent)
+    assert len(listed(once, agent)) == len(agent.events) + 1 and "mine" in listed(once, agent)
+    assert "nothing to do" in command(home, agent.name)
+    both = install(once, "/srv/other/spool", agent=agent)
+    assert listed(remove(both, spool, agent=agent), agent).count("mine") == 1
+    assert len(listed(remove(both, spool, agent=agent), agent)) == len(agent.events) + 1
+    command(home, "--remove")
+    assert file.read_text() == text and os.listdir(file.parent) == [file.name]
+
+
+@pytest.mark.parametrize("agent", OTHERS, ids=lambda agent: agent.name)
+def test_only_the_event_that_asks_waits(agent: HookedAgent) -> None:
+    plain, waits = (install("", SPOOL, agent=agent, answers=one) for one in (False, True))
+    assert answering(waits, SPOOL, agent=agent) is bool(agent.answers)
+    changed = [one for one in listed(waits, agent) if one not in listed(plain, agent)]
+    assert len(changed) == bool(agent.answers)
+    assert install(waits, SPOOL, agent=agent) == waits
+    assert install(waits, SPOOL, agent=agent, answers=False) == plain
+    assert is_empty(remove(waits, SPOOL, agent=agent), agent)
+
+
+@pytest.mark.parametrize("agent", OTHERS, ids=lambda agent: agent.name)
+@pytest.mark.parametrize("data", [b"{,}", b"\xff", b"hooks = 1", b'{"hooks": 1}', b"hooks = []\n"])
+def test_a_foreign_or_broken_file_is_never_written(
+    agent: HookedAgent, data: bytes, home: Path
+) -> None:
+    """A list of hooks in a line, as TOML allows it, takes no table at the file's end."""
+    file = there(home, agent)
+    file.parent.mkdir(parents=True)
+    file.write_bytes(data)
+    with pytest.raises(CommandError, match="Nothing was changed"):
+        command(home, agent.name)
+    assert file.read_bytes() == data and os.listdir(file.parent) == [file.name]
+
+
+def test_lines_of_ours_that_somebody_has_cut_in_two_are_left_to_him() -> None:
+    agent = AGENTS["kimi"]
+    cut = install(KIMIS, SPOOL, agent=agent).rpartition("# agent-bridge")[0]
+    for change in (install, remove):
+        with pytest.raises(SettingsError, match="by hand"):
+            change(cut, SPOOL, agent=agent)
+
+
+def test_what_is_found_gets_them_and_a_broken_file_stops_no_other(home: Path) -> None:
+    for name in ("codex", "grok", "qwen"):
+        there(home, AGENTS[name]).parent.mkdir(parents=True)
+    there(home, AGENTS["codex"]).write_text("{,}")
+    with pytest.raises(CommandError, match=r"hooks\.json: it is not JSON"):
+        command(home)
+    have = [agent.name for agent in AGENTS.values() if there(home, agent).exists()]
+    assert have == ["codex", "qwen", "grok"]
+    there(home, AGENTS["codex"]).unlink()
+    command(home, "--remove")
+    assert not [agent.name for agent in AGENTS.values() if there(home, agent).exists()]
+
+
+def test_a_settings_file_is_one_agents(home: Path) -> None:
+    with pytest.raises(CommandError, match="one agent's"):
+        command(home, "codex", "qwen", "--settings-file", str(home / "x"))

@@ -27,8 +27,8 @@ from bridge_project.protocol.hooks import (
 from bridge_project.protocol.risk import risk_of
 from hooks_app.producer import https_sender
 from hooks_app.producer.__main__ import make_one_file
+from hooks_app.producer.agents import AGENTS, CLAUDE
 from hooks_app.producer.forwarder import SEND_MAX_EVENTS
-from hooks_app.producer.shell_command import HOOK_MATCHERS
 from hooks_app.producer.translate import (
     EVENT_MAX_BYTES,
     EVENT_MAX_DEPTH,
@@ -194,6 +194,6 @@ def test_the_one_file_runs_alone_on_python_3_9(tmp_path: Path) -> None:
         return json.loads(done.stdout)
 
     hooks = run("--print-hooks")["hooks"]
-    assert set(hooks) == set(HOOK_MATCHERS) == set(TRANSLATIONS)
+    assert set(hooks) == set(AGENTS[CLAUDE].events) == set(TRANSLATIONS)
     run_hook(spool, (FIXTURES / "Stop.json").read_bytes(), hooks["Stop"][0]["hooks"][0]["command"])
     assert run("--status")["waiting"] == 1

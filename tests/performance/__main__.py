@@ -15,6 +15,7 @@ PARTS: dict[str, tuple[str, int, float]] = {
     "hookway": ("hooks", 3, 30.0),
     "backlog": ("returning", 7, 3.0),
     "scale": ("scale", 5, 2.0),
+    "search": ("searching", 5, 0.0),
     "idle": ("idle", 1, 30.0),
     "agents": ("agents", 3, 0.0),
     "client": ("client", 5, 5.0),

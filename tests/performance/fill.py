@@ -1,10 +1,11 @@
-"""Fill a stopped bridge's log: `python -m tests.performance.fill SESSIONS ROWS`, with its settings
-in the environment.
+"""Fill a stopped bridge's log: `python -m tests.performance.fill SESSIONS ROWS [said]`, with its
+settings in the environment.
 """
 
 import os
 import sys
 from datetime import UTC, datetime
+from typing import Any
 
 import django
 
@@ -14,19 +15,29 @@ if __name__ == "__main__":
 
 from bridge_project.protocol.hooks import parse_hook_event
 from hooks_app.intake.store import Posted, store
-from tests.conformance.samples import prompt
+from tests.conformance.samples import hook, prompt
 
 CHUNK = 500
 TEXT = "lorem ipsum dolor sit amet " * 18  # so that a row has about 800 bytes
 
 
-def fill(sessions: int, rows: int) -> None:
-    """Store ``rows`` prompts, turn by turn of ``sessions`` named `filled-0`, `filled-1`, …"""
+def fill(sessions: int, rows: int, *, said: bool) -> None:
+    """Store ``rows`` prompts, turn by turn of ``sessions`` named `filled-0`, `filled-1`, …
+
+    ``said``: what makes a row long is what the prompt says, and so can be searched.
+    """
+
+    def body(number: int) -> dict[str, Any]:
+        session = f"filled-{number % sessions}"
+        if said:
+            return hook("UserPromptSubmit", session, {"prompt": f"prompt {number} {TEXT}"})
+        return prompt(session, number, padding=TEXT)
+
     for first in range(0, rows, CHUNK):
         numbers = range(first, min(first + CHUNK, rows))
-        bodies = (prompt(f"filled-{number % sessions}", number, padding=TEXT) for number in numbers)
-        store([Posted(parse_hook_event(body, now=datetime.now(UTC))) for body in bodies])
+        now = datetime.now(UTC)
+        store([Posted(parse_hook_event(body(number), now=now)) for number in numbers])
 
 
 if __name__ == "__main__":
-    fill(int(sys.argv[1]), int(sys.argv[2]))
+    fill(int(sys.argv[1]), int(sys.argv[2]), said=sys.argv[3:] == ["said"])

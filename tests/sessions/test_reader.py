@@ -115,8 +115,8 @@ def test_each_row_once_in_order_or_a_gap_before_what_follows_it(
 def test_memory_does_not_grow_with_the_rows_that_wait() -> None:
     """D30: what is held for one socket stays under 1 MB, whatever waits."""
     sessions = 500
-    fill(1, 2_000)
-    fill(sessions, 2_000)
+    fill(1, 2_000, said=False)
+    fill(sessions, 2_000, said=False)
     positions, upto = log_reader.feeds_with_news({}, 0), log_reader.head_seq()
     # what is made only once has been made
     log_reader.Reader(dict(list(positions.items())[:3]), upto).page()

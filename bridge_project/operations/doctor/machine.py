@@ -18,7 +18,7 @@ from bridge_project.kernel import limits
 from bridge_project.kernel.database import database_settings, sqlite_file, unused_sqlite
 from bridge_project.operations.doctor.findings import Finding, broken, ok, warning
 from bridge_project.operations.doctor.snapshot import Snapshot, read_secret
-from hooks_app.management.commands.install_hooks import default_settings
+from hooks_app.producer.agents import AGENTS, CLAUDE
 from hooks_app.producer.install import SettingsError, answering, install, installed
 from hooks_app.producer.shell_command import HOOK_MARK
 from hooks_app.producer.spool import spool_status
@@ -96,7 +96,7 @@ def spool(seen: Snapshot) -> list[Finding]:
 
 def hooks(seen: Snapshot) -> Finding:
     """Check that the agent's settings file has all our entries for this spool (D43)."""
-    file, place = default_settings(), str(seen.conf.bridge_data_dir / "spool")
+    file, place = AGENTS[CLAUDE].settings(), str(seen.conf.bridge_data_dir / "spool")
     quoted, repair = shlex.quote(str(file)), seen.make("hooks")
     try:
         text = file.read_text(encoding="utf-8")

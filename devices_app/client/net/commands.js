@@ -13,10 +13,13 @@ const PATIENCE_MS = {
   history_list: 60_000,
 };
 
+const PAGE = 200; // rows in one answer
+const UNJOINED = new Set(["session_edit"]); // may be about a session that is over
+
 /** @param {Engine} engine @param {keyof Wire.Replies} type @param {any} payload */
 async function ask(engine, type, payload) {
   await engine.requests.online();
-  if (payload.session_id) await engine.requests.join(payload.session_id);
+  if (payload.session_id && !UNJOINED.has(type)) await engine.requests.join(payload.session_id);
   return (await engine.requests.send(type, payload, PATIENCE_MS[type])).payload;
 }
 
@@ -82,7 +85,15 @@ export const commandsOf = (engine) => ({
     });
   },
 
-  replay: (session) => ask(engine, "replay_request", { session_id: session }).then(() => {}),
+  /** Get the rows before a kept one, or the newest; tells whether there are still older ones. */
+  older: async (session, anchor) => {
+    await engine.requests.online();
+    await engine.requests.join(session);
+    const asked = { session_id: session, before_id: anchor?.id, limit: PAGE };
+    const patience = PATIENCE_MS.replay_request;
+    const { payload } = await engine.requests.send("replay_request", asked, patience, anchor);
+    return payload.older === true;
+  },
 
   attachment: async (session, id) => {
     const { fetchAttachment } = await import("./attachments.js");

@@ -1,9 +1,12 @@
 // Store this device's data: identity, rows, outbox, drafts. In IndexedDB; where that is refused or
 // full, in memory, which `Database.lasting` and `trouble` say.
 
+import { isToldToAll } from "../protocol/messages.js";
+
 const NAME = "bridge";
 const ROWS_KEPT = 10_000; // of a session: as many as the bridge keeps
 const TRIM_EVERY = 500; // rows written to a session between two looks at how many it has
+const HOLE = 1_000_000; // places that are left where rows are missing: more than there can be
 const AT_ONCE = 10; // rows that are looked up or written in one task: the screen goes on between
 
 /** @template T @param {T[]} rows */
@@ -22,7 +25,7 @@ const done = (request) =>
 // What every device is told comes before rows of its session that stand in front of it.
 /** @param {Row} row @param {Row[]} brought @param {Map<string, number>} known */
 const isEarly = (row, brought, known) =>
-  /^(approval_required|notification|session_started|session_end)$/.test(row?.type) &&
+  isToldToAll(row) &&
   !known.has(row.id) &&
   brought.some(({ id, timestamp }) => timestamp < row.timestamp && !known.has(id));
 
@@ -41,6 +44,14 @@ const freshRows = (session, placed, byId, last, moved) => ({
     .filter((row) => !moved.includes(row)),
   earlier: moved.length > 0 || placed.some(({ place }) => place < last),
 });
+
+// Nothing is missing before a row that came and whose predecessor is kept here; nothing is to be
+// loaded before one that is kept.
+/** @param {Row[]} rows @param {boolean} whole @param {Map<string, number>} known */
+const withoutSigns = (rows, whole, known) => {
+  const reached = known.has(rows.find(({ type }) => type !== "gap")?.id ?? "");
+  return rows.filter(({ type, payload }) => type !== "gap" || !(payload.older ? reached : whole));
+};
 
 /**
  * @param {IDBTransaction} transaction
@@ -132,8 +143,10 @@ export class Database {
     const store = transaction.objectStore("rows");
     const index = store.index("id");
     const fresh = [];
-    for (const { session, rows: brought } of groups) {
+    for (const { session, rows: brought, before: anchor } of groups) {
       const known = new Map();
+      const sign = anchor && (await done(index.getKey(`older ${anchor}`)));
+      if (sign) store.delete(sign);
       for (const some of inSlices(brought)) {
         const keys = await Promise.all(some.map(({ id }) => done(index.getKey(id))));
         keys.forEach((key, at) => key && known.set(some[at].id, /** @type {any} */ (key)[1]));
@@ -145,8 +158,7 @@ export class Database {
       const before = first ? await this.placeBefore(store, session, known.get(first.id)) : null;
       const met = brought.find(({ id }) => known.has(id));
       const whole = met && (await this.placeBefore(store, session, known.get(met.id))) !== null;
-      // Nothing is missing before a row that came and whose predecessor is kept here.
-      const wanted = whole ? rows.filter((row) => row.type !== "gap") : rows;
+      const wanted = withoutSigns(rows, Boolean(whole), known);
       const byId = new Map(wanted.map((row) => [row.id, row]));
       const placed = placeRows([...byId.values()], known, last, before);
       for (const some of inSlices(placed)) {
@@ -156,8 +168,9 @@ export class Database {
       }
       fresh.push(freshRows(session, placed, byId, last, early));
       const written = (this.written.get(session) ?? 0) + placed.length;
-      this.written.set(session, written > TRIM_EVERY ? 0 : written);
-      if (written > TRIM_EVERY) await this.trim(store, session);
+      this.written.set(session, written > TRIM_EVERY && !anchor ? 0 : written);
+      // What a person has paged back to stays until more comes at the end.
+      if (written > TRIM_EVERY && !anchor) await this.trim(store, session);
     }
     transaction.objectStore("kept").put(home(fresh), "home");
     await end;
@@ -286,8 +299,9 @@ class MemoryDatabase {
 
   /** @param {Group[]} groups @param {(fresh: Fresh[]) => Home} home */
   async addRows(groups, home) {
-    const fresh = groups.map(({ session, rows: brought }) => {
-      const old = this.rows.get(session) ?? [];
+    const fresh = groups.map(({ session, rows: brought, before: anchor }) => {
+      const all = this.rows.get(session) ?? [];
+      const old = all.filter(({ row }) => row.id !== `older ${anchor}`);
       const met = old.filter(({ row }) => brought.some(({ id }) => id === row.id));
       const known = new Map(met.map(({ place, row }) => [row.id, place]));
       const list = old.slice(0, old.findLastIndex(({ row }) => !isEarly(row, brought, known)) + 1);
@@ -296,12 +310,13 @@ class MemoryDatabase {
       const last = list.at(-1)?.place ?? 0;
       const first = known.get(rows.find(({ id }) => known.has(id))?.id ?? "") ?? NaN;
       const before = list.findLast(({ place }) => place < first)?.place ?? null;
-      const byId = new Map(rows.map((row) => [row.id, row]));
+      const wanted = withoutSigns(rows, false, known);
+      const byId = new Map(wanted.map((row) => [row.id, row]));
       const placed = placeRows([...byId.values()], known, last, before);
       /** @type {any[]} */
       const added = placed.map(({ id, place }) => ({ session, place, row: byId.get(id) }));
-      const all = [...list, ...added].sort((a, b) => a.place - b.place);
-      this.rows.set(session, all.slice(-ROWS_KEPT));
+      const now = [...list, ...added].sort((a, b) => a.place - b.place);
+      this.rows.set(session, anchor ? now : now.slice(-ROWS_KEPT));
       return freshRows(session, placed, byId, last, early);
     });
     this.kept.set("home", home(fresh));
@@ -360,6 +375,9 @@ export function placeRows(rows, known, last, before = null) {
     const left = start > 0 ? (known.get(rows[start - 1].id) ?? null) : before;
     const right = end < rows.length ? (known.get(rows[end].id) ?? null) : null;
     const count = end - start;
+    const signed =
+      right === null && rows.slice(start, end).find(({ id }) => id.startsWith("older "));
+    if (signed && last) last += HOLE;
     for (let index = 0; index < count; index += 1) {
       const place = between(left, right, last, index, count);
       placed.push({ id: rows[start + index].id, place });
@@ -378,6 +396,7 @@ export function placeRows(rows, known, last, before = null) {
  */
 function between(left, right, last, index, count) {
   if (right === null) return last + index + 1;
-  if (left === null) return right - count + index;
+  // behind a hole that is left, of which more may come
+  if (left === null || right - left > count) return right - count + index;
   return left + ((right - left) * (index + 1)) / (count + 1);
 }

@@ -1,7 +1,15 @@
 // Run this device's one socket, in one tab. Store each arriving message, fold it into the state,
 // tell the tabs, acknowledge it, in this order; queue outgoing messages in the outbox.
 
-import { isRow, make, named, rowsOf, sessionOf } from "../protocol/messages.js";
+import {
+  isRow,
+  isToldToAll,
+  make,
+  named,
+  rowsOf,
+  sessionOf,
+  signBefore,
+} from "../protocol/messages.js";
 import { approvalKey, closeApprovals, openApprovals, staleApprovals } from "../store/approvals.js";
 import { emptyHome, foldHome, reduceSessionList } from "../store/home.js";
 import { commandsOf } from "./commands.js";
@@ -12,6 +20,7 @@ import { Socket } from "./socket.js";
 const LOOKED_AT = 200; // kept rows, for whether any is of a conversation
 const PROBLEMS_KEPT = 50;
 const NO_SESSION = ""; // what its rows are stored under
+const UNASKED_MS = 23 * 3_600_000; // older rows the bridge sends only when they are asked for (D73)
 const LIST_EVERY_MS = 60_000;
 const KEEP_HOME_MS = 500;
 const NOT_SENT = "What you decided offline was not sent.";
@@ -54,6 +63,8 @@ export class Engine {
     this.incoming = [];
     /** @type {Promise<void> | null} */
     this.working = null;
+    /** @type {Set<string>} */
+    this.met = new Set(); // sessions of which something came on this connection
     this.listedAt = 0;
     /** @type {Commands} */
     this.commands = commandsOf(this);
@@ -104,7 +115,10 @@ export class Engine {
     const { phase } = this.socket.state;
     if (phase !== "ready") this.requests.lose();
     // What the old connection brought and is not stored comes again.
-    if (phase === "connecting") [this.incoming, this.outgoing.shown] = [[], new Set()];
+    if (phase === "connecting") {
+      [this.incoming, this.outgoing.shown] = [[], new Set()];
+      this.met.clear();
+    }
     this.tell({ news: "connection", connection: this.connection });
   }
 
@@ -166,12 +180,12 @@ export class Engine {
     const seen = []; // notifications: acknowledged when somebody looks at the page
     /** @type {(Group & { old: boolean })[]} */
     let groups = [];
-    /** @param {string} session @param {Row[]} rows @param {boolean} old */
-    const add = (session, rows, old) => {
+    /** @param {string} session @param {Row[]} rows @param {boolean} old @param {string} [before] */
+    const add = (session, rows, old, before) => {
       rows.forEach(({ type, id }) => type === "approval_required" && !old && this.greeted.add(id));
       const last = groups.at(-1);
-      if (last?.session === session && last.old === old) last.rows.push(...rows);
-      else groups.push({ session, rows: [...rows], old });
+      if (last?.session === session && last.old === old && !before) last.rows.push(...rows);
+      else groups.push({ session, rows: [...rows], old, before });
     };
     const flush = async () => {
       // What was not kept is not acknowledged: the next connection brings it again.
@@ -184,10 +198,15 @@ export class Engine {
       if (type === "replay_buffer") {
         // The agent's own history is shown only where nothing of the session is kept.
         if (payload.source === "agent" && (await this.hasSaid(payload.session_id))) continue;
-        add(payload.session_id, rowsOf(message, this.strange), isAnswer);
+        const { anchor } = this.requests.waiting.get(id) ?? {};
+        if (anchor) payload.messages.push(anchor);
+        const rows = rowsOf(message, this.strange, isAnswer);
         if (!isAnswer) acks.push(id);
+        if (!isAnswer && !payload.source) rows.unshift(...(await this.signOf(rows)));
+        add(payload.session_id, rows, isAnswer, anchor?.id);
       } else if (isRow(message) && !isAnswer) {
-        add(sessionOf(message) ?? NO_SESSION, [/** @type {Row} */ (message)], false);
+        const row = /** @type {Row} */ (message);
+        add(sessionOf(message) ?? NO_SESSION, [...(await this.signOf([row])), row], false);
         (type === "notification" ? seen : acks).push(id);
         continue;
       }
@@ -211,6 +230,20 @@ export class Engine {
     return kept.some(({ row }) => /^(agent_event|stream_.*)$/.test(row.type));
   }
 
+  // The sign that rows may be missing: after a day away what is older is sent only when asked for.
+  /** @param {Row[]} rows */
+  async signOf(rows) {
+    const next = rows.find((row) => !isToldToAll(row));
+    const session = next && sessionOf(next);
+    if (!session || this.met.has(session)) return [];
+    this.met.add(session);
+    const kept = (await this.db.rowsBefore(session, Infinity, LOOKED_AT)).map(({ row }) => row);
+    const last = kept.findLast((row) => !isToldToAll(row));
+    const away = last && Date.now() - Date.parse(last.timestamp) > UNASKED_MS;
+    if (!away || next.type === "gap" || kept.some(({ id }) => id === next.id)) return [];
+    return [signBefore(next, session, true)];
+  }
+
   // Tell whether the rows are stored on this device; otherwise they are shown all the same.
   /** @param {(Group & { old: boolean })[]} groups */
   async store(groups) {
@@ -226,7 +259,7 @@ export class Engine {
       }
       return this.home;
     };
-    let fresh = groups.map(({ session, rows }) => ({ session, rows, earlier: false }));
+    let fresh = groups.map(({ session, rows, old }) => ({ session, rows, earlier: old }));
     let kept = true;
     try {
       fresh = await this.db.addRows(groups, home);

@@ -30,6 +30,8 @@ export class Model {
     this.connection = { phase: "off" };
     /** @type {Identity | null} */
     this.identity = null;
+    /** @type {Set<string>} */
+    this.folded = new Set(); // directories whose sessions are folded in the list
     /** @type {Engine | null} */
     this.engine = null;
     this.leader = ""; // the tab that leads, as far as this one knows
@@ -42,11 +44,24 @@ export class Model {
   /** Read this device's stored data. */
   async open() {
     this.db = await openDatabase();
-    const names = ["identity", "home", "outbox"];
-    const [identity, home, outbox] = await Promise.all(names.map((name) => this.db.get(name)));
+    const names = ["identity", "home", "outbox", "folded"];
+    const [identity, home, outbox, folded] = await Promise.all(
+      names.map((name) => this.db.get(name)),
+    );
     this.identity = identity;
     this.home = { ...emptyHome(), ...home };
     this.outbox = outbox ?? [];
+    this.folded = new Set(folded);
+  }
+
+  /**
+   * Fold or unfold a directory's sessions in the list, on this phone.
+   *
+   * @param {string} directory
+   */
+  fold(directory) {
+    if (!this.folded.delete(directory)) this.folded.add(directory);
+    return this.db.set("folded", [...this.folded], { durability: "relaxed" });
   }
 
   /**

@@ -13,8 +13,8 @@ export class Requests {
   /** @param {() => any} socket the socket at this moment */
   constructor(socket) {
     this.socket = socket;
-    /** @type {Map<string, { resolve(message: Wire.Message): void; reject(error: Error): void }>} */
-    this.waiting = new Map(); // id → {resolve, reject}
+    /** @type {Map<string, Waiting>} */
+    this.waiting = new Map();
     /** @type {Set<string>} */
     this.joined = new Set(); // sessions, on this connection
     /** @type {Map<string, Promise<any>>} */
@@ -43,8 +43,9 @@ export class Requests {
    * Send a message and return its answer; rejects with `Unanswered` or what the bridge says.
    *
    * @param {keyof Wire.Requests} type @param {any} payload @returns {Promise<any>}
+   * @param {Row} [anchor] the kept row before which older ones are asked for
    */
-  send(type, payload, timeout = ANSWER_MS) {
+  send(type, payload, timeout = ANSWER_MS, anchor = undefined) {
     const socket = this.socket();
     if (!socket.ready)
       return Promise.reject(new Unanswered("There is no connection to the bridge."));
@@ -52,7 +53,7 @@ export class Requests {
     return new Promise((resolve, reject) => {
       const late = () => reject(new Unanswered("The bridge did not answer in time."));
       setTimeout(late, timeout); // it stays in `waiting`: a late answer is known as one
-      this.waiting.set(message.id, { resolve, reject });
+      this.waiting.set(message.id, { resolve, reject, anchor });
       socket.send(message);
     });
   }

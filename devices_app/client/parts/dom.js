@@ -149,6 +149,8 @@ const PATHS = {
   later: "M12 7v5l3 2M12 3a9 9 0 100 18 9 9 0 000-18z",
   stop: "M7 7h10v10H7z",
   plus: "M12 5v14M5 12h14",
+  search: "M11 4a7 7 0 100 14 7 7 0 000-14zM16 16l5 5",
+  dots: "M4 12a1 1 0 102 0 1 1 0 10-2 0m7 0a1 1 0 102 0 1 1 0 10-2 0m7 0a1 1 0 102 0 1 1 0 10-2 0",
   copy: "M9 9h11v11H9zM5 15H4V4h11v1",
   folder: "M3 6h6l2 2h10v11H3z",
   file: "M6 3h8l4 4v14H6zM14 3v4h4",

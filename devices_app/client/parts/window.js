@@ -14,13 +14,14 @@ export class WindowedList {
    * @param {object} on
    * @param {(item: any) => Element_} on.make
    * @param {(node: Element_, item: any) => void} on.update
-   * @param {() => Promise<void>} on.earlier load items before the first
+   * @param {() => Promise<unknown>} on.earlier load items before the first
    * @param {(unread: number) => void} on.unread how many items below the end of the screen are new
    */
   constructor(on) {
     this.on = on;
     this.list = h("ol.stream");
-    this.node = h("div.scroller.anchored", { tabindex: "0" }, this.list);
+    this.head = h("div.older"); // stands before the first item
+    this.node = h("div.scroller.anchored", { tabindex: "0" }, this.head, this.list);
     /** @type {ChatItem[]} */
     this.items = [];
     this.count = 0;
@@ -31,27 +32,31 @@ export class WindowedList {
     this.unread = 0;
     this.loading = false;
     this.moved = 0; // where the list itself scrolled to
+    /** @type {ReturnType<WindowedList["anchor"]>} */
+    this.read = null; // what stands at the top of the screen
     this.node.addEventListener("scroll", () => this.scrolled(), { passive: true });
     // What is decided in the list stays under the finger.
     this.holds = () => this.list.querySelector(".deciding .actions > *") !== null;
     this.resize = new ResizeObserver(([{ target }]) => {
-      if (this.following && (target === this.node || !this.holds())) this.toEnd();
+      if (!this.following)
+        this.restore(this.read); // a picture above has come, or code has grown
+      else if (target === this.node || !this.holds()) this.toEnd();
     });
-    for (const node of [this.node, this.list]) this.resize.observe(node);
+    for (const node of [this.node, this.head, this.list]) this.resize.observe(node);
   }
 
   /**
-   * Show these items; `prepended` of them are new before the old first one.
+   * Show these items; `prepended` of them are new before the one that is read: `readKey`.
    *
    * @param {ChatItem[]} items
    */
-  show(items, prepended = 0) {
+  show(items, prepended = 0, isNews = true) {
     const before = this.count; // the caller may have added to the very list that was shown
     this.items = items;
     this.count = items.length;
     this.start += prepended;
     this.end += prepended;
-    const grown = items.length - before - prepended;
+    const grown = isNews ? items.length - before - prepended : 0;
     const held = this.holds();
     if (this.following) {
       this.end = items.length;
@@ -70,6 +75,7 @@ export class WindowedList {
       node.remove();
       this.nodes.delete(key);
     }
+    this.head.hidden = this.start > 0;
     let at = this.list.firstChild;
     for (const item of wanted) {
       let shown = this.nodes.get(item.key);
@@ -85,6 +91,18 @@ export class WindowedList {
     }
     if (anchor) this.restore(anchor);
     else if (this.following) this.toEnd();
+    this.read = this.anchor();
+  }
+
+  /** Return the key of the item at the top of the screen. */
+  get readKey() {
+    const { node } = this.anchor() ?? {};
+    return [...this.nodes].find(([, shown]) => shown.node === node)?.[0];
+  }
+
+  /** Tell whether the first item is in sight, or nearly. */
+  get atTop() {
+    return this.start === 0 && this.node.scrollTop < NEAR;
   }
 
   toEnd() {
@@ -110,7 +128,8 @@ export class WindowedList {
     const top = this.node.getBoundingClientRect().top;
     for (const node of this.list.children) {
       const box = node.getBoundingClientRect();
-      if (box.bottom > top) return { node, offset: box.top - top };
+      const goes = node.classList.contains("between"); // once what it stands for is there
+      if (box.bottom > top && !goes) return { node, offset: box.top - top };
     }
     return null;
   }
@@ -129,7 +148,7 @@ export class WindowedList {
   /** Return what is read now, for `goTo`; null at the end. */
   place() {
     const anchor = this.following ? null : this.anchor();
-    const [key] = [...this.nodes].find(([, { node }]) => node === anchor?.node) ?? [];
+    const key = this.readKey;
     return key && anchor && { key, offset: anchor.offset };
   }
 
@@ -147,11 +166,13 @@ export class WindowedList {
     this.end = Math.min(this.items.length, this.start + WINDOW);
     this.paint();
     this.restore({ node: this.nodes.get(place.key).node, offset: place.offset });
+    this.read = this.anchor();
     return true;
   }
 
   scrolled() {
     const { scrollTop, scrollHeight, clientHeight } = this.node;
+    this.read = this.anchor();
     const last = this.end === this.items.length;
     const below = scrollHeight - scrollTop - clientHeight;
     if (last && below < AT_END) {
@@ -181,13 +202,14 @@ export class WindowedList {
     }
     if (this.loading) return;
     this.loading = true;
+    let came;
     try {
-      await this.on.earlier();
+      came = await this.on.earlier();
     } finally {
       this.loading = false;
     }
     // At the very top nothing scrolls any more that would ask again.
-    if (this.start > 0 && this.node.scrollTop < NEAR) this.up();
+    if ((this.start > 0 || came) && this.node.scrollTop < NEAR) this.up();
   }
 
   close() {

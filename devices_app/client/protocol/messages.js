@@ -165,6 +165,14 @@ export const isRow = (message) =>
   ROWS.has(message.type) || (message.type === "error" && Boolean(message.payload.session_id));
 
 /**
+ * Tell whether every device gets such a row, also one that has not joined its session.
+ *
+ * @param {{ type: string } | undefined} row
+ */
+export const isToldToAll = (row) =>
+  /^(approval_required|notification|session_started|session_end)$/.test(row?.type ?? "");
+
+/**
  * Return the session that a message is about, or null if it is for all devices.
  *
  * @param {any} message
@@ -172,24 +180,39 @@ export const isRow = (message) =>
 export const sessionOf = (message) => message.payload?.session_id ?? null;
 
 /**
- * The rows of a `replay_buffer`; where the bridge discarded older ones, first a row that says so.
+ * The rows of a `replay_buffer`; where the bridge has older ones that are missing here, or has
+ * discarded them, first a row that says so.
  *
  * @param {Wire.Envelope<"replay_buffer">} message
  * @param {(strange: Strange) => void} strange takes what is no row, as `read` gives it
+ * @param {boolean} isPage whether this device has asked for it, and may ask for more
  * @returns {Row[]}
  */
-export function rowsOf({ id, timestamp, payload }, strange = () => {}) {
+export function rowsOf({ id, timestamp, payload }, strange = () => {}, isPage = false) {
   const rows = /** @type {Row[]} */ (payload.messages).filter((row) => {
     const problem = faultOf(row) || (isRow(row) ? "" : "no row of a session");
     if (problem) strange(aside(row, problem, JSON.stringify(row)));
     return !problem;
   });
-  if (payload.complete) return rows;
-  const { session_id } = payload;
-  const next = rows[0] ?? { id, timestamp };
-  const about = { timestamp: next.timestamp, payload: { session_id } };
-  return [{ type: "gap", id: `gap ${next.id}`, ...about }, ...rows];
+  const older = payload.older && (isPage || !payload.complete);
+  if (payload.complete && !older) return rows;
+  return [signBefore(rows[0] ?? { id, timestamp }, payload.session_id, older), ...rows];
 }
+
+/**
+ * Make the row that says what is missing before another one: not kept any more, or to be loaded.
+ *
+ * @param {{ id: string; timestamp: string }} next
+ * @param {string} session_id
+ * @param {boolean} [older] the bridge may have it
+ * @returns {Gap}
+ */
+export const signBefore = ({ id, timestamp }, session_id, older) => ({
+  type: "gap",
+  id: `${older ? "older" : "gap"} ${id}`,
+  timestamp,
+  payload: older ? { session_id, older } : { session_id },
+});
 
 const PICTURE = "\\p{Extended_Pictographic}";
 // Within one emoji, and what makes it one.

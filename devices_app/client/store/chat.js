@@ -125,7 +125,11 @@ const FOLDS = {
   },
   notification: notification,
   error: (chat, row) => note(chat, row, row.payload.message, "error"),
-  gap: (chat, row) => note(chat, row, GAP, "soft", "gap"),
+  gap: (chat, row) => {
+    const { older } = row.payload;
+    note(chat, row, older ? "" : GAP, "soft", "gap").before =
+      older && row.id.slice("older ".length);
+  },
   session_end: (chat, row) => {
     for (const item of chat.byKey.values())
       if ("done" in item && !item.done)
@@ -148,6 +152,17 @@ const END = {
 function answer(chat, row, id = /** @type {Of<"stream_end">} */ (row).payload.message_id) {
   const begun = { at: row.timestamp, text: "", done: false, reason: "", usage: null };
   return chat.byKey.get(`m:${id}`) ?? add(chat, `m:${id}`, { kind: "answer", ...begun });
+}
+
+/**
+ * Return the key of the item that shows a row, of those that a search finds.
+ *
+ * @param {Chat} chat
+ * @param {Free} row
+ */
+export function keyOf({ byKey }, { id, payload }) {
+  const { message_id: answered, payload: { message_id: said } = {} } = payload;
+  return [`m:${answered}`, `p:${said}`, `m:${id}`, id].find((key) => byKey.has(key));
 }
 
 /** @param {Chat} chat @param {ToolNews} payload @param {string} at @returns {Tool} */

@@ -131,14 +131,14 @@ export function reduceSessionList(home, list) {
 }
 
 // connection_ack lists every session that is not closed, but for old idle ones in terminals, which
-// it counts: any other that was open has ended.
+// it counts, and idle archived ones: any other that was open has ended.
 /** @param {Home} home @param {Wire.Payloads["connection_ack"]} _ */
 function listed(home, { active_sessions: list, idle_sessions: folded }) {
   const open = new Set(list.map((view) => view.session_id));
   const absent = (/** @type {Session} */ session) => ({
     ...session,
     pending_approvals: 0,
-    ...(folded && session.kind === "observed" ? AT_REST : CLOSED),
+    ...(session.archived || (folded && session.kind === "observed") ? AT_REST : CLOSED),
   });
   const sessions = Object.fromEntries(
     Object.entries(home.sessions).map(([id, session]) => [
@@ -243,8 +243,8 @@ export const markSeen = (home, id) =>
  * @param {Home} home
  * @param {Session} session
  */
-export function attention(home, session) {
-  const asks = openApprovals(home).some(({ session_id: id }) => id === session.session_id);
+export function attention(home, session, asking = askingOf(home)) {
+  const asks = asking.has(session.session_id);
   const isWaiting = session.turn === "waiting";
   if (asks || (isWaiting && session.kind !== "observed")) return "approval";
   if (session.session_status === "closed") return "ended";
@@ -256,6 +256,9 @@ export function attention(home, session) {
   return session.session_status === "paused" ? "paused" : "idle";
 }
 
+/** @param {Home} home */
+const askingOf = (home) => new Set(openApprovals(home).map(({ session_id: id }) => id));
+
 const ORDER = ["approval", "error", "finished", "working", "machine", "paused", "idle", "ended"];
 
 /**
@@ -264,11 +267,66 @@ const ORDER = ["approval", "error", "finished", "working", "machine", "paused", 
  * @param {Home} home
  */
 export function sortedSessions(home) {
+  const asking = askingOf(home);
   return Object.values(home.sessions)
-    .map((session) => ({ session, state: attention(home, session) }))
+    .map((session) => ({ session, state: attention(home, session, asking) }))
     .sort(
       (a, b) =>
         ORDER.indexOf(a.state) - ORDER.indexOf(b.state) ||
-        b.session.last_activity_at.localeCompare(a.session.last_activity_at),
+        byTime(b.session.last_activity_at, a.session.last_activity_at),
     );
 }
+
+/** @param {string} a @param {string} b */
+const byTime = (a, b) => (a < b ? -1 : Number(a > b));
+
+/** @param {Listed[]} list @param {(one: Listed) => string} key */
+function grouped(list, key) {
+  /** @type {Map<string, Listed[]>} */
+  const groups = new Map();
+  for (const one of list) if (!groups.get(key(one))?.push(one)) groups.set(key(one), [one]);
+  return groups;
+}
+
+const AT_PEACE = new Set(["paused", "idle", "ended"]);
+/** What a folded group shows all the same. */
+export const NEEDS_YOU = new Set(["approval", "error", "finished"]);
+
+/**
+ * Arrange sessions for the home screen: pinned ones, the open ones by directory (those that are
+ * alone in theirs under ""), ended and archived ones. An archived one that waits, works or has news
+ * stands among the others.
+ *
+ * @param {Home} home
+ */
+export function arranged(home) {
+  /** @type {Record<"pinned" | "open" | "ended" | "archived", Listed[]>} */
+  const lists = { pinned: [], open: [], ended: [], archived: [] };
+  for (const one of sortedSessions(home)) {
+    const { session, state } = one;
+    const isOpen = state === "ended" ? "ended" : "open";
+    const isAway = session.archived && AT_PEACE.has(state);
+    lists[isAway ? "archived" : session.pinned ? "pinned" : isOpen].push(one);
+  }
+  const { open, ...rest } = lists;
+  /** @param {Listed} one */
+  const directoryOf = ({ session }) => session.working_directory;
+  const shared = grouped(open, directoryOf);
+  /** @param {Listed} one */
+  const isShared = (one) => Number(shared.get(directoryOf(one))?.length) > 1;
+  const groups = grouped(open, (one) => (isShared(one) ? directoryOf(one) : ""));
+  return { ...rest, groups };
+}
+
+/**
+ * Return the sessions that finished or failed while nobody looked: failed ones first, then oldest.
+ *
+ * @param {Home} home
+ */
+export const finishedUnseen = (home) =>
+  Object.values(home.sessions)
+    .filter(({ unseen, turn }) => unseen && turn !== "working")
+    .sort(
+      (a, b) =>
+        Number(b.failed) - Number(a.failed) || byTime(a.last_activity_at, b.last_activity_at),
+    );

@@ -13,6 +13,8 @@ const SCREENS = {
   settings: () => "settings",
   wrong: () => "wrong",
   session: (id, tab = "chat") => `s/${part(id)}${tab === "chat" ? "" : `/${tab}`}`,
+  found: (id, row) => `s/${part(id)}/at/${part(row)}`,
+  search: () => "search",
   file: (id, path) => `s/${part(id)}/files/${part(path)}`,
 };
 
@@ -40,7 +42,7 @@ export function screenOf(path) {
       tab: ["changes", "files"].includes(third) ? third : "chat",
       path: rest.join("/"),
     };
-  return { name: ["new", "share", "settings", "wrong"].includes(first) ? first : "home" };
+  return { name: ["new", "search", "share", "settings", "wrong"].includes(first) ? first : "home" };
 }
 
 // A damaged address is taken as it stands.

@@ -356,8 +356,28 @@ function updateMade(node, item) {
     );
 }
 
+// What is missing between is loaded when somebody comes there.
+/** @param {Element_} node @param {string} row the first behind it */
+function showBetween(node, row) {
+  node.classList.add("between");
+  const load = async () => {
+    more.disabled = true;
+    await node.app.between(row);
+    more.disabled = false;
+  };
+  const more = button("button.quiet", load, "Load the messages between");
+  node.replaceChildren(more);
+  const watch = new IntersectionObserver(([{ isIntersecting }]) => {
+    if (!isIntersecting) return;
+    watch.disconnect();
+    load();
+  });
+  watch.observe(node);
+}
+
 /** @param {Element_} node @param {Note} item */
 function updateNote(node, item) {
+  if (item.before) return showBetween(node, item.before);
   node.dataset.tone = item.tone ?? "soft";
   node.replaceChildren(h("p.note", {}, oneLine(item.text)));
 }

@@ -6,6 +6,7 @@ import {
   h,
   icon,
   keyed,
+  pager,
   row,
   screen,
   setPart,
@@ -14,7 +15,7 @@ import {
 } from "../parts/dom.js";
 import {
   ago,
-  counted,
+  clock,
   doingWords,
   dotted,
   oneLine,
@@ -24,14 +25,12 @@ import {
   titleOf,
 } from "../parts/text.js";
 import { asksHere } from "../store/approvals.js";
-import { sortedSessions } from "../store/home.js";
+import { arranged, finishedUnseen, NEEDS_YOU } from "../store/home.js";
 import { showCards } from "./approvals.js";
 
-const ENDED_SHOWN = 20;
-const OLD_MS = 3_600_000;
+const SHOWN = 20; // of the sessions of a directory, of ended and of archived ones, at first
 const AWAY =
   "Away: agents in terminals wait for your answer here. Over in 12 hours, or when you write there.";
-const OLD_SHOWN = 20; // of idle sessions in terminals that are older, until a person asks for all
 
 /**
  * Make the list of sessions.
@@ -42,14 +41,39 @@ export function homeView({ model, go }) {
   const cards = h("div.cards");
   const waitingTitle = h("h2.section", {}, "Waiting for you");
   const waiting = h("section", { "aria-label": "Waiting for you" }, waitingTitle, cards);
-  const list = h("ul.rows");
-  let everything = false;
-  const more = button("button.wide", () => {
-    everything = true;
-    paint();
+  const find = h("a.button.find", go.link("search"), icon("search"), "Search");
+  const done = button("button.wide.done", () => {
+    const [next] = finishedUnseen(model.home);
+    if (next) go.open("session", next.session_id);
   });
-  const ended = h("ul.rows");
+  const pinned = h("ul.rows");
+  const pinnedTitle = h("h2.section", {}, "Pinned");
+  const groups = h("div.groups");
+  /** @type {Keyed<Listed>} */
+  const rows = {
+    key: ({ session }) => session.session_id,
+    make: (item) => sessionRow(item, go, model),
+    update: (node, item) => paintRow(node, item, model),
+  };
+  let all = arranged(model.home);
+  /** @param {() => Listed[]} found */
+  const paged = (found) => {
+    const list = h("ul.rows");
+    const pages = pager(SHOWN, "sessions", (count) => {
+      const all = found();
+      keyed(list, all.slice(0, count), rows);
+      return all.length;
+    });
+    return { ...pages, list };
+  };
+  const ended = paged(() => all.ended);
   const endedTitle = h("h2.section", {}, "Ended");
+  const archived = paged(() => (opener.ariaExpanded === "true" ? all.archived : []));
+  const opener = foldButton(() => {
+    opener.ariaExpanded = String(opener.ariaExpanded !== "true");
+    archived.show();
+  });
+  opener.ariaExpanded = "false";
   const empty = h(
     "div.empty",
     {},
@@ -65,40 +89,87 @@ export function homeView({ model, go }) {
   const node = screen(
     "Sessions",
     { behind: [connection.node, away.node, h("a.button.round", start, icon("plus"))] },
-    h("div.scroller", {}, stopped, waiting, list, more, empty, endedTitle, ended),
+    h(
+      "div.scroller",
+      {},
+      [stopped, done, waiting, find, pinnedTitle, pinned, groups, empty],
+      [endedTitle, ended.list, ended.more, opener, archived.list, archived.more],
+    ),
   );
+  // The sessions of a directory, which can be folded on this phone.
+  /** @param {[string, Listed[]]} item */
+  const groupOf = (item) => {
+    const [directory] = item;
+    const head = foldButton(() => {
+      model.fold(directory).catch(() => {}); // then until the page is closed
+      paint();
+    });
+    setPart(head, ".title", shortPath(directory) || "Others");
+    /** @type {Listed[]} */
+    let found = [];
+    const { list, more, show } = paged(() => found);
+    const node = h("section", { "aria-label": oneLine(directory) || "Others" }, head, list, more);
+    /** @param {Listed[]} sessions */
+    node.paint = (sessions) => {
+      head.hidden = all.groups.size === 1 && all.pinned.length === 0;
+      const isFolded = !head.hidden && model.folded.has(directory);
+      head.ariaExpanded = String(!isFolded);
+      const working = sessions.filter(({ state }) => state === "working").length;
+      const words = dotted(String(sessions.length), working > 0 && `${working} working`);
+      setPart(head, ".meta", words);
+      found = isFolded ? sessions.filter(({ state }) => NEEDS_YOU.has(state)) : sessions;
+      show();
+    };
+    node.paint(item[1]);
+    return node;
+  };
   const paint = () => {
     showCards(cards, model, go);
     waiting.hidden = cards.childElementCount === 0;
-    const all = sortedSessions(model.home);
-    const open = all.filter(({ state }) => state !== "ended");
-    const closed = all.filter(({ state }) => state === "ended").slice(0, ENDED_SHOWN);
-    /** @type {Keyed<Listed>} */
-    const rows = {
-      key: ({ session }) => session.session_id,
-      make: (item) => sessionRow(item, go, model),
-      update: (node, item) => paintRow(node, item, model),
-    };
-    const old = open.filter(isOld).slice(OLD_SHOWN);
-    const folded = new Set(everything ? [] : old);
-    keyed(
-      list,
-      open.filter((item) => !folded.has(item)),
-      rows,
-    );
-    more.hidden = folded.size === 0;
-    setText(more, `Show ${counted(folded.size, "older idle session")}`);
-    keyed(ended, closed, rows);
+    all = arranged(model.home);
+    setText(done, doneWords(finishedUnseen(model.home)));
+    done.hidden = done.textContent === "";
+    keyed(pinned, all.pinned, rows);
+    pinnedTitle.hidden = all.pinned.length === 0;
+    keyed(groups, [...all.groups], {
+      key: ([directory]) => directory,
+      make: groupOf,
+      update: (node, [, sessions]) => node.paint(sessions),
+    });
+    ended.show();
+    opener.hidden = all.archived.length === 0;
+    setPart(opener, ".title", `Archived (${all.archived.length})`);
+    archived.show();
     const { phase, fault } = model.connection;
     stopped.hidden = phase !== "stopped";
     setText(why, phase === "stopped" ? (fault?.message ?? "") : "");
-    empty.hidden = all.length > 0 || phase !== "ready";
-    endedTitle.hidden = closed.length === 0;
+    const isEmpty = Object.keys(model.home.sessions).length === 0;
+    empty.hidden = !isEmpty || phase !== "ready";
+    find.hidden = isEmpty;
+    endedTitle.hidden = all.ended.length === 0;
     connection.paint();
     away.paint();
   };
   paint();
   return { node, paint };
+}
+
+/** @param {() => unknown} act */
+const foldButton = (act) =>
+  button("button.fold", act, icon("more"), h("span.title"), h("span.meta"));
+
+// "3 done, 1 failed since 11:20"; of another day with its name.
+/** @param {Session[]} sessions */
+function doneWords(sessions) {
+  if (!sessions.length) return "";
+  const failed = sessions.filter((one) => one.failed).length;
+  const done = sessions.length - failed;
+  const counts = [done && `${done} done`, failed && `${failed} failed`].filter(Boolean).join(", ");
+  const at = sessions.map((one) => one.last_activity_at).sort()[0];
+  const then = new Date(at);
+  const isToday = then.toDateString() === new Date().toDateString();
+  const day = isToday ? "" : `${then.toLocaleDateString([], { weekday: "short" })} `;
+  return `${counts} since ${day}${clock(at)}`;
 }
 
 // While its owner is away a terminal waits for an answer from here also where it shows no dialog.
@@ -120,12 +191,6 @@ function awaySwitch(model) {
   const paint = () => (node.ariaPressed = String(isAway()));
   return { node, paint };
 }
-
-/** @param {Listed} _ */
-const isOld = ({ session, state }) =>
-  state === "idle" &&
-  session.kind === "observed" &&
-  Date.now() - Date.parse(session.last_activity_at) > OLD_MS;
 
 /** @param {Listed} item @param {Go} go @param {Model} model */
 function sessionRow(item, go, model) {

@@ -1,12 +1,10 @@
 // Show a session: its title and its three tabs.
 
-import { backLink, button, connectionSign, h, icon, setText } from "../parts/dom.js";
+import { backLink, button, connectionSign, fill, h, icon, setText } from "../parts/dom.js";
 import { doingWords, dotted, oneLine, shortPath, stateWords, titleOf } from "../parts/text.js";
 import { asksHere, openApprovals } from "../store/approvals.js";
 import { attention } from "../store/home.js";
-import { changesView } from "./changes.js";
 import { chatView } from "./chat.js";
-import { filesView } from "./files.js";
 import { openRules, rulesWords } from "./rules.js";
 
 // What is chosen, in few words: "Sonnet · High · plan first".
@@ -20,12 +18,46 @@ const chosenWords = (options = []) =>
     ),
   ) || "Options";
 
-/** @type {Record<string, [string, (id: string, app: App, path: string) => View]>} */
-const TABS = {
-  chat: ["Chat", chatView],
-  changes: ["Changes", changesView],
-  files: ["Files", filesView],
+/** @type {Record<string, string>} */
+const TABS = { chat: "Chat", changes: "Changes", files: "Files" };
+
+// Loaded when a session is opened: then they are there also when the network goes.
+/** @type {Record<string, () => Promise<(id: string, app: App, path: string) => View>>} */
+const LOADERS = {
+  changes: async () => (await import("./changes.js")).changesView,
+  files: async () => (await import("./files.js")).filesView,
 };
+
+/**
+ * Make a tab that is shown once it is loaded.
+ *
+ * @param {string} tab @param {string} id @param {App} app @param {string} path
+ * @returns {View}
+ */
+function laterTab(tab, id, app, path) {
+  const node = h("div.later-tab");
+  /** @type {View | undefined} */
+  let view;
+  let closed = false;
+  LOADERS[tab]().then(
+    (make) => {
+      if (closed) return;
+      view = make(id, app, path);
+      fill(node, view.node);
+      view.paint();
+    },
+    (error) => fill(node, h("p.empty", {}, `This tab could not be loaded: ${error.message}`)),
+  );
+  return {
+    node,
+    paint: (news) => view?.paint(news),
+    moved: () => view?.moved?.(),
+    close: () => {
+      closed = true;
+      view?.close?.();
+    },
+  };
+}
 
 /**
  * Make a session's screen, with the tab and, for files, the path in the address.
@@ -59,17 +91,29 @@ export function sessionView(app, { id, tab, path }) {
   };
   /** @type {() => unknown} */
   let paintUsage = loadUsage;
+  const editor = button(
+    "button.quiet.round",
+    async () => {
+      const { openEditor } = await import("./naming.js");
+      paintEditor = openEditor(id, app, () => (paintEditor = () => {}));
+    },
+    icon("dots"),
+  );
+  editor.ariaLabel = "Rename, pin or archive";
+  let paintEditor = () => {};
   const connection = connectionSign(app);
   const count = h("span");
   const others = h("a.badge", { ...go.link("approvals"), hidden: true }, icon("approvals"), count);
   const tabs = h(
     "nav.tabs",
     { "aria-label": "Parts of the session" },
-    Object.entries(TABS).map(([name, [label]]) =>
+    Object.entries(TABS).map(([name, label]) =>
       h("a", { ...go.link("session", id, name), "aria-current": name === tab && "page" }, label),
     ),
   );
-  const content = TABS[tab][1](id, app, path);
+  /** @type {View} */
+  const content = tab === "chat" ? chatView(id, app, path) : laterTab(tab, id, app, path);
+  for (const load of Object.values(LOADERS)) load().catch(() => {}); // said when it is needed
   const node = h(
     "section.screen.session",
     { "aria-labelledby": "session-title" },
@@ -80,6 +124,7 @@ export function sessionView(app, { id, tab, path }) {
       heading,
       connection.node,
       others,
+      editor,
     ),
     tabs,
     content.node,
@@ -111,6 +156,8 @@ export function sessionView(app, { id, tab, path }) {
     offers.hidden = !session?.options?.length || session.session_status !== "active";
     paintOffers();
     paintUsage();
+    editor.hidden = !session;
+    paintEditor();
     const waiting = openApprovals(model.home).length;
     others.hidden = waiting === 0 || model.connection.phase !== "ready"; // there is room for one
     setText(count, String(waiting));

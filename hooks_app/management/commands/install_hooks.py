@@ -1,4 +1,4 @@
-"""Install our hooks into the agent's settings file, or remove them (D43)."""
+"""Install our hooks into the settings of agents, or remove them (D43)."""
 
 import difflib
 import hashlib
@@ -6,6 +6,7 @@ import os
 import shlex
 import sys
 from argparse import BooleanOptionalAction
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,21 +14,36 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from bridge_project.kernel.config import conf
 from bridge_project.kernel.private_files import make_private_dir, write_private_file
-from hooks_app.producer.install import SettingsError, answering, install, installed, remove
-from hooks_app.producer.shell_command import ANSWERS, HOOK_MATCHERS, write_hook_scripts
+from hooks_app.producer.agents import AGENTS, CLAUDE, HookedAgent
+from hooks_app.producer.install import (
+    SettingsError,
+    answering,
+    install,
+    installed,
+    is_empty,
+    remove,
+)
+from hooks_app.producer.shell_command import ANSWERS, write_hook_scripts
+from sessions_app.agents.found import Program
 
-ANSWER = "Answer from a phone what the agent asks in its terminal, beside its own dialog?"
+ANSWER = "Answer from a phone what {} asks in its terminal, {}?"
+BESIDE = "beside its own dialog"
+AWAY = "while you are away, for {} seconds before its own dialog"
 
 
-def default_settings() -> Path:
-    """Return the agent's settings file: in ``CLAUDE_CONFIG_DIR``, else ``~/.claude``."""
-    return Path(os.environ.get("CLAUDE_CONFIG_DIR") or "~/.claude").expanduser() / "settings.json"
+def found() -> Iterator[HookedAgent]:
+    """Yield the agents that are here: by program (D75), or directory of settings."""
+    for agent in AGENTS.values():
+        home = agent.settings().parent
+        if agent.form == "copilot" or agent.file.startswith("hooks/"):
+            home = home.parent
+        if home.is_dir() or Program(agent.program, agent.product).path() is not None:
+            yield agent
 
 
 class Command(BaseCommand):
     help = (
-        "Put the bridge's hooks into the agent's settings file, or take them out again"
-        " with --remove."
+        "Put the bridge's hooks into the settings of agents, or take them out again with --remove."
     )
     requires_system_checks: list[str] = []
 
@@ -39,31 +55,53 @@ class Command(BaseCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         add = parser.add_argument
         parser.set_defaults(settings=None)
-        settings = "the settings file (default: settings.json in CLAUDE_CONFIG_DIR or ~/.claude)"
+        which = "which agents (default: all that are found, or that have our hooks)"
+        add("agents", nargs="*", choices=[*AGENTS, []], metavar="AGENT", help=which)
+        settings = "the settings file of one agent (default: claude-code's, at the usual place)"
         add("--settings", "--settings-file", dest="settings_file", type=Path, help=settings)
         yes = "do it without asking; needed where there is no terminal"
         add("--yes", action="store_true", help=yes)
         answer = (
             "let paired devices answer what an agent asks in its terminal: the hook of a"
-            " permission request waits beside the dialog (--no-answer: it only reports;"
-            " default: ask where there is a terminal, else leave it as it is)"
+            " permission request waits (--no-answer: it only reports; default: ask where there is a"
+            " terminal, else leave it as it is)"
         )
         add("--answer", action=BooleanOptionalAction, default=None, help=answer)
         out = "take the hooks out, and give back the file as it was"
         add("--remove", action="store_true", help=out)
 
     def handle(self, *args: Any, **options: Any) -> None:
-        shown = (options["settings_file"] or default_settings()).expanduser()
-        try:
-            how = {"removing": options["remove"], "yes": options["yes"]}
-            report = self._change(shown, answers=options["answer"], **how)
-        except SettingsError as error:
-            raise CommandError(f"{shown}: {error}. Nothing was changed.") from None
-        except OSError as error:
-            raise CommandError(f"{error.filename or shown}: {error.strerror}.") from None
-        self.stdout.write(report)
+        given, wrong = options["settings_file"], []
+        names = options["agents"] or ([CLAUDE] if given else [])
+        if given and len(names) > 1:
+            raise CommandError("A settings file is one agent's. Nothing was changed.")
+        if options["remove"]:
+            chosen = [AGENTS[name] for name in names] or list(AGENTS.values())
+        else:
+            chosen = [AGENTS[name] for name in names] or list(found()) or [AGENTS[CLAUDE]]
+        how = {name: options[name] for name in ("remove", "yes", "answer")}
+        for agent in chosen:
+            shown = (given or agent.settings()).expanduser()
+            try:
+                if report := self._change(agent, shown, **how, named=bool(names)):
+                    self.stdout.write(report)
+            except SettingsError as error:
+                wrong.append(f"{shown}: {error}. Nothing was changed.")
+            except OSError as error:
+                wrong.append(f"{error.filename or shown}: {error.strerror}.")
+        if wrong:
+            raise CommandError("\n".join(wrong))
 
-    def _change(self, shown: Path, *, removing: bool, yes: bool, answers: bool | None) -> str:
+    def _change(
+        self,
+        agent: HookedAgent,
+        shown: Path,
+        *,
+        remove: bool,
+        yes: bool,
+        answer: bool | None,
+        named: bool,
+    ) -> str:
         """Change the file after a question, and return what was done.
 
         Raises SettingsError, OSError, and CommandError when nobody can be asked.
@@ -73,44 +111,54 @@ class Command(BaseCommand):
         digest = hashlib.sha256(os.fsencode(spool)).hexdigest()[:8]
         backup = file.with_name(f"{file.name}.before-bridge-{digest}")
         before = _read(file)
-        if removing:
-            after = _without(before, backup, str(spool))
+        if remove:
+            after = _without(agent, before, backup, str(spool))
+            if after == before and not named and agent.name != CLAUDE:
+                return ""
         else:
-            text = "{}\n" if before is None else before
-            may_ask = answers is None and not yes and sys.stdin.isatty()
-            if may_ask and not answering(text, str(spool)):
-                answers = self._agrees(ANSWER)
-            after = install(text, str(spool), answers=answers)
-        if after != before and not self._agreed(before, after, shown, removing=removing, yes=yes):
+            text = before if before is not None else "" if agent.form == "toml" else "{}\n"
+            may_ask = agent.answers and answer is None and not yes and sys.stdin.isatty()
+            if may_ask and not answering(text, str(spool), agent=agent):
+                when = AWAY.format(agent.waits) if agent.waits else BESIDE
+                answer = self._agrees(ANSWER.format(agent.product, when))
+            after = install(text, str(spool), answers=answer, agent=agent)
+        if after != before and not self._agreed(agent, before, after, shown, remove, yes=yes):
             return "Nothing was changed."  # as the person wanted it
-        if not removing:
+        if not remove:
             make_private_dir(spool.parent, spool.name, ANSWERS)
             write_hook_scripts(spool)
         if after == before:
             return f"{shown}: nothing to do."
         if _read(file) != before:
             raise SettingsError("it was changed meanwhile; run this again")
-        if before is not None and not installed(before, str(spool)):
+        if before is not None and not installed(before, str(spool), agent=agent):
             write_private_file(backup, before.encode(), like=file)
         if after is None:
             file.unlink()
         else:
             file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             write_private_file(file, after.encode(), like=file)
-        if removing:
+        if remove:
             backup.unlink(missing_ok=True)
             return f"{shown}: the hooks are out{', and the file is gone' if after is None else ''}."
         kept = f" The file as it was: {backup}." if backup.exists() else ""
         starts = "Agent sessions that start from now on report to the bridge."
-        if answering(after or "", str(spool)):
+        if answering(after or "", str(spool), agent=agent):
             starts += " What they ask can be answered from a paired device too."
-        return f"{shown}: the hooks are in. {starts}{kept}"
+        return f"{shown}: the hooks are in. {starts}{kept}{agent.then and f' {agent.then}'}"
 
     def _agreed(
-        self, before: str | None, after: str | None, shown: Path, *, removing: bool, yes: bool
+        self,
+        agent: HookedAgent,
+        before: str | None,
+        after: str | None,
+        shown: Path,
+        removing: bool,
+        *,
+        yes: bool,
     ) -> bool:
         """Show what would be written, and ask; without a terminal ``yes`` decides."""
-        adds = f"adds one command to {len(HOOK_MATCHERS)} events of"
+        adds = f"adds one command to {len(agent.events)} events of"
         what = "takes the bridge's command out of" if removing else adds
         self.stdout.write(f"This {what} {shown}.\n")
         old, new = (before or "").splitlines(), (after or "").splitlines()
@@ -131,23 +179,22 @@ class Command(BaseCommand):
         return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
-def _without(before: str | None, backup: Path, spool: str) -> str | None:
+def _without(agent: HookedAgent, before: str | None, backup: Path, spool: str) -> str | None:
     """Return the file without our hooks; None if it did not exist before them.
 
     When nothing else was changed since, it is exactly the text from before.
     """
-    if before is None or not installed(before, spool):
+    if before is None or not installed(before, spool, agent=agent):
         return before
     try:
         original = _read(backup)
-        answers = answering(before, spool)
-        if original is not None and install(original, spool, answers=answers) == before:
+        how: dict[str, Any] = {"answers": answering(before, spool, agent=agent), "agent": agent}
+        if original is not None and install(original, spool, **how) == before:
             return original
     except (OSError, SettingsError):
         original = None
-    without = remove(before, spool)
-    empty = not without.lstrip("\ufeff").strip("{} \t\r\n")
-    return None if original is None and empty else without
+    without = remove(before, spool, agent=agent)
+    return None if original is None and is_empty(without, agent) else without
 
 
 def _read(file: Path) -> str | None:
@@ -157,4 +204,4 @@ def _read(file: Path) -> str | None:
     except FileNotFoundError:
         return None
     except UnicodeDecodeError:
-        raise SettingsError("it is not JSON: not UTF-8") from None
+        raise SettingsError("it is not text in UTF-8") from None

@@ -8,8 +8,8 @@ from functools import partial
 from bridge_project.kernel.child_process import search_path
 from bridge_project.kernel.config import conf
 from bridge_project.kernel.setting_types import FOUND_AGENTS
-from sessions_app.agents import found
-from sessions_app.agents.acp import recipes, started
+from sessions_app.agents import found, started
+from sessions_app.agents.acp import recipes
 from sessions_app.agents.driver import AgentKind, Driver
 from sessions_app.agents.past.acp import AcpStore
 from sessions_app.agents.past.store import Store

@@ -38,11 +38,6 @@ HAS_NO_COMMAND = ("edit", "delete", "move", "other", "")  # its "command" is a w
 # the names that agents give the directory of a command
 AS_RISKY_AS = {"Search": "Grep", "Think": "TodoWrite"}
 _OUTPUTS = ("output", "content", "aggregated_output", "stdout", "error", "message")
-# codex-acp gives its own record of a call as its input; "reason" is taken for the call's reasoning
-_INTERNALS = {
-    *("call_id", "turn_id", "approval_id", "process_id", "started_at_ms", "parsed_cmd", "source"),
-    *("available_decisions", "proposed_execpolicy_amendment", "auto_approved", "reason"),
-}
 
 
 # what gemini-cli adds to the prompts that it reports, or replaces in them
@@ -114,26 +109,12 @@ def name_of(meta: Mapping[str, Any] | None) -> str:
     return ""
 
 
-def _is_codex(raw: Any, call_id: str) -> bool:
-    """Return whether it is codex's record of a call, which has the call's id.
-
-    No model knows the id that its call will have.
-    """
-    return isinstance(raw, dict) and "turn_id" in raw and raw.get("call_id") == call_id
-
-
-def parameters_of(raw: Mapping[str, Any], call_id: str) -> dict[str, Any]:
+def parameters_of(raw: Mapping[str, Any]) -> dict[str, Any]:
     """Return a tool's raw input under the names that people and the risk rules know."""
-    internals = _INTERNALS if _is_codex(raw, call_id) else ()
-    params = {name: value for name, value in raw.items() if name not in internals}
+    params = dict(raw)
     match params.get("command"):
         case [str(program), *arguments] if all(isinstance(one, str) for one in arguments):
             params["command"] = shell.script(program, arguments)
-    match params.get("changes") if internals else None:
-        case dict(changes) if changes and all(isinstance(one, dict) for one in changes.values()):
-            first, *others = [_change(path, change) for path, change in changes.items()]
-            del params["changes"]
-            params = first | ({"more": others} if others else {}) | params
     for name in ("filePath", "filepath"):
         if name in params and "file_path" not in params:
             params = {"file_path": params.pop(name)} | params
@@ -148,17 +129,6 @@ def parameters_in(parts: Sequence[Any]) -> dict[str, Any] | None:
                 found = json.loads(text)
                 return found if isinstance(found, dict) and found else None
     return None
-
-
-def _change(path: str, change: Mapping[str, Any]) -> dict[str, Any]:
-    names = {"unified_diff": "diff"}
-    return {"file_path": path} | {names.get(name, name): value for name, value in change.items()}
-
-
-def reason_of(raw: Any, call_id: str) -> str:
-    """Return why codex asks, in its words."""
-    reason = raw.get("reason") if _is_codex(raw, call_id) else None
-    return reason if isinstance(reason, str) else ""
 
 
 def readable(output: Any) -> str:

@@ -18,8 +18,8 @@ from bridge_project.kernel import limits
 from bridge_project.kernel.config import conf
 from bridge_project.kernel.picture_files import Picture
 from bridge_project.protocol.types import FinishReason
-from sessions_app.agents import events
-from sessions_app.agents.acp import recipes, started
+from sessions_app.agents import events, started
+from sessions_app.agents.acp import recipes
 from sessions_app.agents.acp.choices import Choices, commands_of
 from sessions_app.agents.acp.client import AcpClient
 from sessions_app.agents.acp.content import HistoryCollector, tokens_of
@@ -240,7 +240,7 @@ class AcpDriver(Driver):
             why = "" if reason in REASONS else f"{self._name} ended its turn: {reason}."
             ended = events.TurnEnded(REASONS.get(reason, "error"), error=why)
             following = None
-            if reason in ("end_turn", "cancelled"):  # codex cancels its turn at a refusal
+            if reason in ("end_turn", "cancelled"):  # some cancel their turn at a refusal
                 text = self._client.permissions.next_follow_up()
                 following = None if text is None else [text_block(text)]
             if following is not None:

@@ -124,7 +124,7 @@ class ModeKeeper:
         try:
             if by_name and (recipe.options or recipe.environment):
                 raise WillNotAsk(_NEEDS_LINE)
-            if offer is None and resumed and not recipe.configured:
+            if offer is None and resumed:
                 offer = Offer(recipe.modes[:1])  # its modes were told when the session began
             self._choose(recipe, offer)
             await self._set()
@@ -143,17 +143,12 @@ class ModeKeeper:
         """Choose the mode to set, if any. Raises WillNotAsk."""
         known, self._held = recipe.modes, recipe.held
         ids, self._mode, self._option = offer or ((), "", None)
-        if recipe.configured:
-            if offer is not None and self._mode not in known:
-                spite = "despite the options that the bridge gave it"
-                raise WillNotAsk(f"it is in its mode {self._mode} {spite}")
-        else:
-            self._wanted = next((mode for mode in known if mode in ids), None)
-            if self._wanted is None:
-                has = f"of its modes ({', '.join(ids)}) none is known to do that"
-                raise WillNotAsk(has if ids else "it offers no modes")
-            known, self._mode = (self._wanted,), self._wanted
-        self._asking = known  # from here on, what it reports of its mode counts
+        self._wanted = next((mode for mode in known if mode in ids), None)
+        if self._wanted is None:
+            has = f"of its modes ({', '.join(ids)}) none is known to do that"
+            raise WillNotAsk(has if ids else "it offers no modes")
+        self._mode = self._wanted
+        self._asking = (self._wanted,)  # from here on, what it reports of its mode counts
 
     async def _set(self) -> None:
         """Set the mode. Raises RequestError, and WillNotAsk when the agent takes another."""

@@ -15,7 +15,13 @@ from typing import Any
 from acp import schema
 
 from sessions_app.agents.acp.tool_calls import ToolCalls
-from sessions_app.agents.driver import REJECTED, PendingApprovals, Verdict, describe_call
+from sessions_app.agents.driver import (
+    REJECTED,
+    SECRET_WORDS,
+    PendingApprovals,
+    Verdict,
+    describe_call,
+)
 from sessions_app.agents.events import EventQueue, ToolStarted, ToolStopped, ToolSucceeded
 from sessions_app.approvals.tool_call import QUESTION
 from sessions_app.approvals.tool_result import readable
@@ -24,10 +30,6 @@ _CUSTOM = "_custom"  # claude-agent-acp: the field of an answer in other words
 _YES_NO = {"Yes": True, "No": False}
 _SECRET = re.compile(
     r"pass(?:w|phrase)|secret|token|credential|(?:api|private).?key", re.IGNORECASE
-)
-_SECRET_WORDS = (
-    "It asks for a secret: the answer goes to the agent, and stays readable in this session and "
-    "on every paired device."
 )
 _URL_WORDS = "It asks for a web address."
 _NO_LINKS = (
@@ -180,7 +182,7 @@ def _warnings(one: _Field) -> Iterator[str]:
         yield f"The bridge does not know this kind of field: {json.dumps(known)}"
     words = f"{one.name} {getattr(given, 'title', None)} {getattr(given, 'format', None)}"
     if not one.choices and _SECRET.search(words):
-        yield _SECRET_WORDS
+        yield SECRET_WORDS
     if getattr(given, "format", None) in ("uri", "url"):
         yield _URL_WORDS
 

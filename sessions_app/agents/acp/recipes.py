@@ -31,8 +31,7 @@ class Recipe:
     looked for (D75). ``programs``: names of its program and packages, and what it calls itself.
     ``modes``: those in which it asks, of which the first that it offers is set, by the
     configuration option that it has for that, and else by ``session/set_mode``; ``held`` are
-    options set besides. What an option is has to be confirmed. One that is ``configured`` asks by
-    its options and environment, and no mode is set.
+    options set besides. What an option is has to be confirmed.
     ``options`` follow all others in its command line, ``environment`` wins over the line's,
     ``defaults`` does not; ``files`` are what variables point to; ``meta`` is sent when a session
     begins. ``log_in`` is the command with which its user logs in. It does not start in a repository
@@ -58,7 +57,6 @@ class Recipe:
     defaults: Mapping[str, str] = field(default_factory=dict)
     files: Mapping[str, str] = field(default_factory=dict)
     meta: Mapping[str, Any] = field(default_factory=dict)
-    configured: bool = False
     barred: str = ""
     reads_unasked: bool = False
     offers: frozenset[str] = frozenset()
@@ -209,18 +207,6 @@ RECIPES = (
         options=("--settings", f"{_FILES}/settings.json"),
         files={"settings.json": json.dumps({"commandDenylist": _DROID_ALLOWS})},
         no_past="Whether its sessions go on here was not tried.",
-    ),
-    Recipe(
-        programs=_adapter("codex-acp"),
-        # To set its mode `read-only` would undo the options: it runs every command in a sandbox
-        # without asking. With them it reports that mode where the user distrusts the directory,
-        # else none.
-        modes=("read-only",),
-        log_in="codex login",  # a key in its environment is not enough
-        options=("-c", "approval_policy=untrusted", "-c", "sandbox_mode=read-only"),
-        configured=True,
-        reads_unasked=True,
-        no_past="Codex keeps a session for the terminal that has it open.",
     ),
     Recipe(
         name="vibe",

@@ -79,7 +79,7 @@ class Record:
         Other parameters may be told in another form: as a difference first, as texts later.
         """
         raw = self.raw_input if isinstance(self.raw_input, dict) else {}
-        now = content.parameters_of(raw, self.call_id).get("command")
+        now = content.parameters_of(raw).get("command")
         if self.asked is None or not isinstance(now, str):
             return ""
         shown = [self.asked.description, *strings_in(self.asked.params)]
@@ -102,9 +102,8 @@ class Record:
         if isinstance(params.get("command"), str):
             risk_tool = "Bash"
             if self.kind not in content.HAS_NO_COMMAND:
-                tool, title = "Bash", ""  # codex calls one that reads "Read a.txt"
-        reasons = (self.reasoning, content.reason_of(self.raw_input, self.call_id))
-        why = ". ".join(filter(None, reasons)) or None
+                tool, title = "Bash", ""
+        why = self.reasoning or None
         return describe_call(
             self.key, tool, params, reasoning=why, description=title, risk_tool=risk_tool
         )
@@ -157,7 +156,7 @@ class Record:
     def places(self) -> list[str]:
         """Return the paths of files and directories that it names, each once."""
         raw = self.raw_input if isinstance(self.raw_input, dict) else {}
-        params = content.parameters_of(raw, self.call_id)
+        params = content.parameters_of(raw)
         where = [params[name] for name in DIRECTORIES if isinstance(params.get(name), str)]
         changed = (change.path for change in self.changes)
         return [*dict.fromkeys((*paths_in(params), *where, *changed, *self.paths))]
@@ -166,7 +165,7 @@ class Record:
         """Return the agent's own parameters, else those that its content shows."""
         if (raw := self.raw_input) is not None:
             given = raw if isinstance(raw, dict) else {"input": raw}
-            params = content.parameters_of(given, self.call_id)
+            params = content.parameters_of(given)
             # whoever approves a change sees each file that it is about
             paths = () if self.kind in content.CHANGES_NOTHING else self.paths
             return params | unnamed(params, self.changes, paths)

@@ -3,29 +3,26 @@
 import asyncio
 import itertools
 import json
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final
+from typing import Any
 
 from acp import PROTOCOL_VERSION, RequestError
 from acp.meta import AGENT_METHODS
 
 from bridge_project.kernel import limits
 from bridge_project.kernel.errors import BridgeError
-from bridge_project.kernel.text import printable
 from bridge_project.protocol import jsontext
 from bridge_project.protocol.types import parse_timestamp
 from sessions_app.agents.acp import recipes
 from sessions_app.agents.acp.errors import AUTH_REQUIRED, how_to_log_in, text_of_error
 from sessions_app.agents.acp.transport import INTERNAL_ERROR
+from sessions_app.agents.past.asked import past_session
 from sessions_app.agents.past.store import PastSession
 from sessions_app.agents.process import groups
 from sessions_app.agents.process.json_lines import JsonLines, Message
 
-TITLE_CHARS: Final = 120
-_ID = re.compile(r"[A-Za-z0-9_-]{8,128}")
 _NOT_PROTOCOL = "it does not answer as the Agent Client Protocol says."
 
 
@@ -146,15 +143,8 @@ def _part(of: dict[str, Any], name: str) -> dict[str, Any]:
 def _past(said: Any) -> PastSession | None:
     """Return a session of a list; None for one that cannot be continued by its id."""
     said = said if isinstance(said, dict) else {}
-    own_id, directory, title = said.get("sessionId"), said.get("cwd"), said.get("title")
-    if not isinstance(own_id, str) or not _ID.fullmatch(own_id):
-        return None
-    if not isinstance(directory, str) or not directory.startswith("/") or "\0" in directory:
-        return None
-    title = title[:TITLE_CHARS] if isinstance(title, str) else ""
-    name = printable(title, keep="\N{ZERO WIDTH JOINER}") or own_id
     try:
         active_at = parse_timestamp(str(said.get("updatedAt"))).timestamp()
     except ValueError:
         active_at = 0.0
-    return PastSession(own_id, name, directory, active_at)
+    return past_session(said.get("sessionId"), said.get("title"), said.get("cwd"), active_at)

@@ -34,7 +34,7 @@ def unnamed(
         edits = [edit for name, edit in shown_edits if is_same(change.path, name)]
         if not edits:  # of a patch in some form of its own nobody can tell
             return not is_new(change.path) and any(_may_contain(one, change) for one in patches)
-        if not change.new:  # codex says what it deletes, as "content"
+        if not change.new:  # some say what they delete, as "content"
             gone = _edits([part for part in shown if part.get("type") == "delete"])
             edits += [(old, "") for name, (_, old) in gone if is_same(change.path, name)]
         return _leads_to(change, edits)

@@ -6,7 +6,6 @@ and what is open at the turn's end is closed then.
 """
 
 import os
-import time
 import uuid
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -15,16 +14,15 @@ from pathlib import Path
 
 from acp import schema
 
-from bridge_project.kernel import limits, threads
-from bridge_project.kernel.config import conf
 from bridge_project.kernel.text import clean
 from bridge_project.protocol.agent_text import for_person
-from bridge_project.protocol.risk import PATH_MAX_CHARS, paths_in
+from bridge_project.protocol.risk import paths_in
 from sessions_app.agents import events
 from sessions_app.agents.acp import content
 from sessions_app.agents.acp.record import Record, Update
 from sessions_app.agents.diffs import diff_of_texts
 from sessions_app.agents.driver import describe_call
+from sessions_app.agents.outside import outside
 from sessions_app.approvals.tool_call import Call, usable_id
 from sessions_app.approvals.tool_result import INTERRUPTED, TOOL_FAILED, Failure, readable
 
@@ -103,7 +101,7 @@ class ToolCalls:
         record.refused, record.allowed = None, False
         record.merge(update)
         # a person is asked about the call as it is now, whatever was announced
-        asked = record.ask(self._outside(record))
+        asked = record.ask(outside(self._directory, record.places()))
         record.announced = record.asked = replace(asked, directory=str(self._directory))
         record.content = []  # what was shown to the person who decides is not the call's result
         return record
@@ -155,24 +153,6 @@ class ToolCalls:
 
     # -- what a call is about ----------------------------------------------------------------------
 
-    def _outside(self, record: Record) -> list[str]:
-        """Return the paths of a call that lead out of the allowed roots, or may do so."""
-        # however many paths it has, everything waits for one moment
-        until = time.monotonic() + limits.REAL_PATH_SECONDS
-        return [path for path in record.places() if not self._is_inside(path, until)]
-
-    def _is_inside(self, path: str, until: float) -> bool:
-        seconds = until - time.monotonic()
-        if "\0" in path or len(path) > PATH_MAX_CHARS or seconds <= 0:
-            return False
-        found = threads.paths.begin(os.path.realpath, self._directory / path)
-        try:
-            real = Path(found.result(seconds))
-        except TimeoutError:
-            found.cancel()
-            return False
-        return any(real.is_relative_to(root) for root in conf.allowed_roots)
-
     def _other_than_shown(self, record: Record) -> str:
         """Return what an approved call has done, as its agent says, if another was shown."""
         if other := record.other_command:
@@ -191,7 +171,7 @@ class ToolCalls:
     def _record(self, update: Update) -> Record:
         record = self._records.get(update.tool_call_id)
         refused = record.refused if record is not None else None
-        # codex reports a call as new that it has asked about; another that ends twice has ended
+        # some report a call as new that they have asked about; another that ends twice has ended
         new = isinstance(update, schema.ToolCallStart) and (refused or update.status not in _ENDED)
         if record is None or (record.over and new):
             record = self._open(update.tool_call_id)

@@ -17,7 +17,7 @@ from claude_agent_sdk._errors import MessageParseError
 from bridge_project.kernel import limits
 from bridge_project.kernel.picture_files import Picture
 from bridge_project.kernel.text import clean
-from sessions_app.agents.claude import memory, process
+from sessions_app.agents.claude import memory, owners, process
 from sessions_app.agents.claude import program as installed
 from sessions_app.agents.claude.choices import Choices
 from sessions_app.agents.claude.translation import DENIED, UNASKED, Translation
@@ -58,7 +58,8 @@ class ClaudeDriver(Driver):
         with TemporaryDirectory(prefix="bridge-agent-", ignore_cleanup_errors=True) as place:
             # which the program reads while it starts
             text = await asyncio.to_thread(memory.write, directory, Path(place, "memory"))
-            command = process.command(program, resume_id, text, self._copies)
+            named = await asyncio.to_thread(owners.options, self._place)
+            command = process.command(program, resume_id, text, self._copies, named)
             group = await groups.start(command, directory, more=process.ENVIRONMENT, stdin=True)
             hooks: Any = {"PreToolUse": [sdk.HookMatcher(hooks=[self._always_ask])]}
             options = sdk.ClaudeAgentOptions(can_use_tool=self._permit, hooks=hooks)

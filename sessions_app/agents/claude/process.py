@@ -4,7 +4,7 @@ The SDK's own transport would hand the bridge's whole environment on and leave t
 process group.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import claude_agent_sdk as sdk
@@ -34,21 +34,28 @@ _ALWAYS = (
     *("--settings", '{"useAutoModeDuringPlan": false}'),
     # nothing that a user or a repository has configured is started, allowed or told by hooks
     *("--setting-sources=", "--strict-mcp-config"),
+    # nor does it see, or speak to, the user's other sessions
+    "--disallowedTools=SendMessage,ListAgents",
 )
 
 
 def command(
-    program: Path, resume_id: str | None, memory: Path | None = None, copies: Path | None = None
+    program: Path,
+    resume_id: str | None,
+    memory: Path | None = None,
+    copies: Path | None = None,
+    owners: Sequence[str] = (),
 ) -> list[str]:
     """Return the command line; the text of ``memory`` is added to the system prompt.
 
-    In the directory ``copies`` the agent may read without asking (D70).
+    In the directory ``copies`` the agent may read without asking (D70). ``owners``: options for
+    what its owner names.
     """
     # each one argument with its value, which so can never be an option itself
     resume = [f"--resume={resume_id}"] if resume_id else []
     append = [f"--append-system-prompt-file={memory}"] if memory else []
     read = [f"--add-dir={copies}"] if copies else []
-    return [str(program), *_ALWAYS, *resume, *append, *read]
+    return [str(program), *_ALWAYS, *owners, *resume, *append, *read]
 
 
 class ClaudeProcess(JsonLines, sdk.Transport):

@@ -25,7 +25,7 @@ from sessions_app.approvals.tool_result import INTERRUPTED, blocks_text, failure
 UNASKED = frozenset({
     *("Read", "NotebookRead", "Glob", "Grep", "LS"),
     *("TodoWrite", "TaskCreate", "TaskGet", "TaskList", "TaskUpdate", "EnterPlanMode"),
-    *("ReportFindings", "TaskOutput", "BashOutput", "ListAgents", "CronList", "ToolSearch"),
+    *("ReportFindings", "TaskOutput", "BashOutput", "CronList", "ToolSearch"),
     *("Agent", "Task"),
 })  # fmt: skip
 DENIED = "The user rejected this call."

@@ -21,7 +21,7 @@ from bridge_project.kernel import limits
 from bridge_project.kernel.config import PROJECT_DIR
 from sessions_app import leases
 from sessions_app.agents import driver as drivers
-from sessions_app.agents.acp import started
+from sessions_app.agents import started
 from sessions_app.agents.driver import Attached, HistoryMessage, Verdict
 from sessions_app.agents.events import AgentDied, Event, Events
 from sessions_app.agents.host import sockets, wire
@@ -39,7 +39,7 @@ _ERRORS: Final[dict[str, type[Exception]]] = {
     kind.__name__: kind
     for kind in (
         *(drivers.CannotStart, drivers.WillNotAsk, drivers.CannotResume),
-        *(drivers.NotOffered, drivers.NotTaken),
+        *(drivers.OpenElsewhere, drivers.NotOffered, drivers.NotTaken),
     )
 }
 

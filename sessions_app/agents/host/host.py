@@ -19,8 +19,7 @@ from typing import Any
 import structlog
 
 from bridge_project.kernel import limits
-from sessions_app.agents import registry
-from sessions_app.agents.acp import started
+from sessions_app.agents import registry, started
 from sessions_app.agents.driver import CannotStart, NotOffered, NotTaken
 from sessions_app.agents.events import AgentDied, Event
 from sessions_app.agents.host import sockets, wire

@@ -19,9 +19,9 @@ from bridge_project.kernel import limits
 from bridge_project.kernel.picture_files import Picture
 from bridge_project.protocol import resources
 from sessions_app.agents import events
-from sessions_app.agents.acp.started import Start as Shown
 from sessions_app.agents.driver import Attached, HistoryMessage, Verdict
 from sessions_app.agents.offers import Offers
+from sessions_app.agents.started import Start as Shown
 from sessions_app.approvals.tool_call import Agent, Call
 from sessions_app.approvals.tool_result import Failure
 

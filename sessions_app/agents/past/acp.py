@@ -1,29 +1,25 @@
 """Find the sessions of an ACP agent, by its own list (D67)."""
 
-import asyncio
 import os
 import re
-import time
 from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
 import psutil
 
-from bridge_project.kernel import limits
 from bridge_project.kernel.threads import disk
 from sessions_app.agents.acp import recipes
-from sessions_app.agents.past.store import ANY_SESSION, PastSession, Store
+from sessions_app.agents.past.asked import AskedStore
+from sessions_app.agents.past.store import ANY_SESSION, PastSession
 
 UNSEEN: Final = "The bridge does not see when a terminal opens it: end it here before."
 UNSHOWN: Final = "Its terminal program may not show what was said here."
 _INTERPRETER = re.compile(r"(?:node|nodejs|bun|deno|python[\d.]*)")
 _SCRIPT_WORDS: Final = 2  # without a dash, among which the script is: an option may take the first
 
-_Kept = tuple[float, Sequence[PastSession]]  # when it was listed
 
-
-class AcpStore(Store):
-    """Ask an agent for its sessions, and keep the answer for a moment.
+class AcpStore(AskedStore):
+    """Ask an agent for its sessions.
 
     Nothing tells which session a program of it has open, so any may have any.
     """
@@ -31,38 +27,18 @@ class AcpStore(Store):
     names_sessions = False
 
     def __init__(self, name: str, command: Callable[[], list[str]], recipe: recipes.Recipe) -> None:
+        super().__init__()
         self._name, self._command, self._recipe = name, command, recipe
-        self._kept: dict[tuple[str, ...], _Kept] = {}  # by the directories that were asked about
-        self._asking = asyncio.Lock()
         self.note = f"{UNSEEN} {UNSHOWN}" if recipe.unshown else UNSEEN
 
-    async def sessions(self, places: Sequence[str]) -> Sequence[PastSession]:
-        return await self._list(places, limits.ACP_LIST_KEPT_SECONDS)
-
-    async def find(self, own_id: str, place: str) -> PastSession | None:
-        kept = [one for _, sessions in self._fresh().values() for one in sessions]
-        if not any(one.own_id == own_id for one in kept):
-            places = [place] if os.path.isabs(place) else []
-            kept = [*await self._list(places, limits.ACP_LIST_AGAIN_SECONDS)]
-        return next((one for one in kept if one.own_id == own_id), None)
-
-    def _fresh(self) -> dict[tuple[str, ...], _Kept]:
-        oldest = time.monotonic() - limits.ACP_LIST_KEPT_SECONDS
-        return {asked: kept for asked, kept in self._kept.items() if kept[0] > oldest}
-
-    async def _list(self, places: Sequence[str], seconds: float) -> Sequence[PastSession]:
-        """Return the agent's list, as it was not longer ago than that."""
+    async def _ask(self, places: Sequence[str]) -> Sequence[PastSession]:
         # now, for the library takes half a second; who lists none does without it
         from sessions_app.agents.acp import sessions
 
-        asked = tuple(places) if self._recipe.directory_at_a_time else ()
-        async with self._asking:
-            self._kept = self._fresh()
-            listed_at, found = self._kept.get(asked, (float("-inf"), ()))
-            if time.monotonic() - listed_at > seconds:
-                found = await sessions.listed(self._name, self._command(), self._recipe, asked)
-                self._kept[asked] = (time.monotonic(), found)
-        return found
+        return await sessions.listed(self._name, self._command(), self._recipe, places)
+
+    def _about(self, places: Sequence[str]) -> Sequence[str]:
+        return places if self._recipe.directory_at_a_time else ()
 
     async def programs(self) -> Collection[tuple[str, int]]:
         return await disk.run("/", self._programs)

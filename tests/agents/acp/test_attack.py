@@ -67,14 +67,6 @@ async def test_what_an_interrupt_ends_is_no_failure(opened: Open) -> None:
     assert kinds(await drive.turn(f"/do {failed.replace('ab', 'a')}")) == ["TurnEnded"]
 
 
-async def test_parameters_that_are_named_like_codex_own(opened: Open) -> None:
-    """Only codex's record of a call, which has the call's own id, has some that are not shown."""
-    given = {"call_id": "1", "turn_id": "2", "source": "key", "destination": "usb", "reason": "x"}
-    drive = await opened(REJECTED)
-    await drive.turn(f"/do allowed(ask('c', title='copy_file', kind='other', rawInput={given}))")
-    assert only(ApprovalAsked, drive.said).call.params == given
-
-
 @pytest.mark.parametrize("kind", ["think", "other", "edit"])
 async def test_a_command_under_another_name(opened: Open, kind: str) -> None:
     """It is shown and rated as what it is."""

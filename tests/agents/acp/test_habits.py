@@ -75,28 +75,19 @@ SAID = """/do for said in json.load(open({!r})):
         allowed(ask(said.pop('toolCallId'), **said))"""
 HOME = "/home/dev/project"
 THERE = {"cwd": HOME}
-NEW = {"file_path": f"{HOME}/p.txt", "type": "add", "content": "hello\n"}
 
 
 @pytest.mark.parametrize(
     ("name", "shown", "params", "end"),
     [
         ("opencode-command", "Bash: exit 3", {"command": "exit 3"} | THERE, "ToolFailed"),
-        ("codex-command", "Bash: exit 3", {"command": "exit 3"} | THERE, "ToolFailed"),
-        (
-            "codex-read",
-            "Bash: cat new.txt\nRead new.txt",
-            {"command": "cat new.txt"} | THERE,
-            "ToolFailed",
-        ),
-        ("codex-patch", f"Edit {HOME}/p.txt", NEW, "ToolSucceeded"),
         ("opencode-write", f"Edit: {HOME}/new.txt", None, "ToolSucceeded"),
     ],
 )
 async def test_what_real_agents_say_of_a_call(
     opened: Open, root: Path, name: str, shown: str, params: dict[str, str] | None, end: str
 ) -> None:
-    """As opencode 1.18.33 and codex-acp 0.16.0 said it: in a person's terms."""
+    """As opencode 1.18.33 said it: in a person's terms."""
     drive = await opened(APPROVED, mode=BANNER)
     told = root.parent / "told"
     told.write_text((CAPTURED / f"{name}.json").read_text().replace(HOME, str(root)))
@@ -107,7 +98,6 @@ async def test_what_real_agents_say_of_a_call(
     assert kinds(said)[-2] == end
     told_of = json.loads(json.dumps(calls[-1].params).replace(str(root), HOME))
     assert params is None or told_of == params
-    assert name != "codex-read" or calls[-1].reasoning == "command failed; retry without sandbox?"
     if isinstance(failed := said[-2], ToolFailed):
         assert failed.failure.details.exit_code and "{" not in failed.failure.message
 

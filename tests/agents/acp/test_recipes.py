@@ -12,8 +12,8 @@ KNOWN = {
     "./bin/opencode acp": "opencode",
     "npx -y @google/gemini-cli@latest --acp": "gemini",
     "npx --package=opencode-ai opencode acp": "opencode",
-    "env -u HOME -C /srv A=1 codex-acp": "codex",
-    "env -i -- npx -p codex-acp codex-acp": "codex",
+    "env -u HOME -C /srv A=1 vibe-acp": "vibe",
+    "env -i -- npx -p vibe-acp vibe-acp": "vibe",
     "node --max-old-space-size=4096 -r ./x.js /n/node_modules/opencode-ai/a.js": "opencode",
 }
 UNKNOWN = """\
@@ -22,8 +22,8 @@ npx --prefix gemini evil
 npx --prefix evil gemini
 npx -c gemini
 npx -p gemini evil
-env -a codex-acp evil
-env -S evil codex-acp
+env -a vibe-acp evil
+env -S evil vibe-acp
 env -u
 node -p CODE opencode
 node -e CODE opencode

@@ -17,6 +17,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
@@ -58,6 +59,7 @@ COMMANDS = ("run_shell_command", "bash", "Bash", "exec_command", "shell_command"
 WRITERS = ("write_file", "write", "Write", "create", "Create")
 READERS = ("read_file", "read", "Read", "view", "ReadFile")
 PATHS = ("file_path", "filePath", "path")
+PATCHER = "apply_patch"  # codex's, with one text
 EDITORS = ("edit", "Edit", "replace", "edit_file", "search_replace", "StrReplaceFile")
 
 
@@ -95,6 +97,12 @@ def _obey(verb: str, rest: str, *, done: int, tools: dict[str, Json]) -> Reply:
         return _call(COMMANDS, _running(rest), tools)
     if verb == "edit" and set(EDITORS) & tools.keys():
         return _call(EDITORS, _editing(path, *text.split()[:2]), tools)
+    if verb == "edit" and PATCHER in tools:
+        old, new = text.split()[:2]
+        whole = Path(path).read_text()
+        lines = [f"-{whole.rstrip()}", f"+{whole.replace(old, new).rstrip()}"]
+        patch = ["*** Begin Patch", f"*** Update File: {path}", "@@", *lines, "*** End Patch", ""]
+        return Reply(["I ", "will. "], PATCHER, {"input": "\n".join(patch)})
     if not set(WRITERS) & tools.keys():  # codex writes by commands
         line = f"printf %s {shlex.quote(text)} >{shlex.quote(path)}"
         return _call(COMMANDS, _running(line), tools)
@@ -213,11 +221,11 @@ class Handler(BaseHTTPRequestHandler):
     # -- OpenAI's newer interface ------------------------------------------------------------------
 
     def _responses(self, body: Json) -> None:
-        functions = [tool for tool in body.get("tools") or [] if tool.get("type") == "function"]
+        functions = [tool for tool in body.get("tools") or [] if "name" in tool]
         tools = {one["name"]: one.get("parameters", {}) for one in functions}
         prompts = [
             ("tool", "")
-            if item.get("type") == "function_call_output"
+            if str(item.get("type")).endswith("_call_output")
             else (item.get("role", ""), _plain(item.get("content")))
             for item in body["input"]
         ]
@@ -240,6 +248,8 @@ class Handler(BaseHTTPRequestHandler):
         if reply.tool:
             call = {"name": reply.tool, "arguments": json.dumps(reply.arguments)}
             call |= {"type": "function_call", "id": "f1", "call_id": _id("call")}
+            if reply.tool == PATCHER:
+                call |= {"type": "custom_tool_call", "input": reply.arguments["input"]}
             yield {"type": f"{item}.done", "output_index": 1, "item": call}
         usage = {"input_tokens": IN, "output_tokens": OUT, "total_tokens": IN + OUT}
         yield {"type": "response.completed", "response": {"id": "r1", "usage": usage}}

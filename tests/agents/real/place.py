@@ -127,6 +127,11 @@ class Talk:
             SECONDS,
         )
 
+    def choose(self, option: str, value: str) -> None:
+        about = {"session_id": self.session, "option_id": option, "value": value}
+        answer = self.phone.answer_to(self.phone.send("session_set", about))
+        assert answer["type"] == "session_options", answer
+
     def decide(self, asked: dict[str, Any], decision: Decision, **more: str) -> None:
         word, changed = (decision, None) if isinstance(decision, str) else ("modified", decision)
         answer = decide(self.phone, self.session, asked["tool_call_id"], word, changed, **more)

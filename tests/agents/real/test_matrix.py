@@ -20,8 +20,8 @@ from tests.conformance.test_attachments import PNG, sent
 from tests.servers import wait_until
 
 pytestmark = [pytest.mark.agents, pytest.mark.timeout(400)]
-# codex 0.16 tries an approved command in its read-only sandbox first, and does not always see in
-# time that it failed for that: the person is asked again, in another turn
+# codex tries an approved command in its read-only sandbox first, and may not see in time that it
+# failed for that: the person is asked again, in another turn
 TRIES = 10
 Begin = Callable[[], Talk]
 

@@ -42,7 +42,7 @@ def test_each_call_is_reported_once(model: Model, tmp_path: Path) -> None:
     [
         ("qwen", "qwen", "Use OpenAI API key ("),
         ("gemini", "gemini", "Log in with Google ("),
-        ("codex-acp", "codex login", "Use CODEX_API_KEY ("),
+        ("codex", "codex login", "model provider of your own"),
     ],
 )
 def test_without_credentials_it_says_how_to_log_in(

@@ -12,11 +12,13 @@ test("an address leads back to its screen", () => {
       assert.equal(screenOf(addressOf("approval", `${id}\n${other}`)).approval, `${id}\n${other}`);
       const file = { name: "session", id, tab: "files", path: other };
       assert.deepEqual(screenOf(addressOf("file", id, other)), file);
+      const found = { ...file, tab: "chat" };
+      assert.deepEqual(screenOf(addressOf("found", id, other)), found);
       for (const tab of ["chat", "changes", "files"])
         assert.deepEqual(screenOf(addressOf("session", id, tab)), { ...file, tab, path: "" });
     }
   assert.equal(screenOf("/app/s/1/files/src/a%20b.py").path, "src/a b.py"); // typed by hand
-  for (const name of ["home", "new", "settings", "wrong"])
+  for (const name of ["home", "new", "search", "settings", "wrong"])
     assert.deepEqual(screenOf(addressOf(name)), { name });
 });
 

@@ -3,10 +3,18 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { amongRows, openDatabase, placeRows } from "./net/db.js";
-import { rowsOf } from "./protocol/messages.js";
+import { rowsOf, signBefore } from "./protocol/messages.js";
 import { closeApprovals, openApprovals, staleApprovals } from "./store/approvals.js";
 import { emptyChat, foldChat } from "./store/chat.js";
-import { emptyHome, reduceHome, reduceSessionList, sortedSessions } from "./store/home.js";
+import {
+  arranged,
+  emptyHome,
+  finishedUnseen,
+  markSeen,
+  reduceHome,
+  reduceSessionList,
+  sortedSessions,
+} from "./store/home.js";
 import { fieldTime, limitEnd } from "./store/later.js";
 
 const AT = "2026-01-31T12:00:00.000Z";
@@ -485,4 +493,81 @@ test("what every device was told is put among rows that come later, and takes no
   const [first, second] = [row("x", "12:00"), row("y", "12:03")];
   const kept = [first, told[0], second, row("M", "12:02", "notification")];
   assert.equal(await stand(kept, [first, second]), "x N y M");
+});
+
+test("sessions are arranged by what they need, then by directory", () => {
+  const at = (working_directory, more = {}) => ({ working_directory, ...more });
+  const home = fold([
+    ack(
+      view("a", at("/x")),
+      view("b", at("/x", { turn: "working" })),
+      view("c", at("/y")),
+      view("d", at("/z", { pinned: true })),
+      view("e", at("/x", { archived: true })),
+      view("f", at("/x", { archived: true, pinned: true, turn: "working" })),
+    ),
+    message("session_started", { session_id: "g" }),
+    message("session_end", { session_id: "g" }),
+  ]);
+  const ids = (found) => found.map(({ session }) => session.session_id).join("");
+  const { pinned, groups, ended, archived } = arranged(home);
+  assert.deepEqual([ids(pinned), ids(ended), ids(archived)], ["fd", "g", "e"]);
+  const shown = [...groups].map(([directory, found]) => [directory, ids(found)]);
+  assert.deepEqual(shown, [
+    ["/x", "ba"],
+    ["", "c"],
+  ]);
+});
+
+test("an archived session that is not listed as open has not ended", () => {
+  const home = fold([ack(view("a", { archived: true })), ack()]);
+  assert.equal(home.sessions.a.session_status, "active");
+});
+
+test("what has ended while nobody looked: what failed first, not what works again", () => {
+  const home = fold([
+    ack(...["a", "b", "c"].map((id) => view(id))),
+    happened("a", "task_complete"),
+    happened("b", "error"),
+    happened("c", "task_complete"),
+    message("session_update", { session: view("c", { turn: "working" }) }),
+  ]);
+  const ids = (found) => found.map(({ session_id }) => session_id).join("");
+  assert.equal(ids(finishedUnseen(home)), "ba");
+  assert.equal(ids(finishedUnseen(markSeen(home, "b"))), "a");
+});
+
+test("older rows come in pages into the hole that is left for them", async () => {
+  const row = (number) => ({
+    type: "stream_end",
+    id: `r${number}`,
+    timestamp: AT,
+    payload: { session_id: "s", message_id: `r${number}`, finish_reason: "stop" },
+  });
+  const rows = (first, last) => Array.from({ length: last - first }, (_, n) => row(first + n));
+  const database = await openDatabase(); // in memory: Node has no other
+  const add = (group) => database.addRows([{ session: "s", ...group }], () => ({}));
+  const kept = async () =>
+    (await database.rowsBefore("s", Infinity, 99_999)).map((one) => one.row.id);
+  await add({ rows: rows(0, 3) });
+  await add({ rows: [signBefore(row(9000), "s", true), ...rows(9000, 9003)] });
+  const page = async (first, last, older) => {
+    const payload = { session_id: "s", complete: true, older, messages: rows(first, last + 1) };
+    const came = rowsOf({ id: "p", timestamp: AT, payload }, undefined, true);
+    await add({ rows: came, before: `r${last}` });
+  };
+  for (let last = 9000; last > 200; last -= 200) await page(last - 200, last, true);
+  assert.deepEqual((await kept()).slice(0, 5), ["r0", "r1", "r2", "older r200", "r200"]);
+  await page(0, 200, undefined);
+  assert.deepEqual(
+    await kept(),
+    rows(0, 9003).map(({ id }) => id),
+  );
+  await page(0, 0, undefined); // of the first one nothing is older
+  const payload = { session_id: "s", complete: false, messages: [row(0)] };
+  for (const _ of [1, 2]) {
+    const came = rowsOf({ id: crypto.randomUUID(), timestamp: AT, payload }, undefined, true);
+    await add({ rows: came, before: "r0" });
+  }
+  assert.deepEqual((await kept()).slice(0, 2), ["gap r0", "r0"]);
 });

@@ -1,4 +1,4 @@
-"""Keep what each ACP agent showed when this process last started it."""
+"""Keep what each agent showed when this process last started it."""
 
 from dataclasses import dataclass
 

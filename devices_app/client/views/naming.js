@@ -1,0 +1,66 @@
+// Name a session, pin it, put it into the archive or take it out.
+
+import { announce, button, form, h, setText } from "../parts/dom.js";
+import { openSheet } from "../parts/sheet.js";
+import { oneLine } from "../parts/text.js";
+
+const TITLE_CHARS = 120; // as many as the bridge takes
+
+/**
+ * Open the sheet; return what paints it.
+ *
+ * @param {string} id
+ * @param {App} _
+ * @param {() => void} closed
+ */
+export function openEditor(id, { model }, closed) {
+  const session = () => model.home.sessions[id];
+  const title = h("input", { id: "title", type: "text", maxlength: TITLE_CHARS });
+  const save = h("button.primary", { type: "submit" }, "Rename");
+  const said = h("p.warn", { role: "status" });
+  let shown = ""; // as the bridge has it
+
+  /** @param {Free} changes @param {string} done */
+  const edit = async (changes, done) => {
+    setText(said, "");
+    try {
+      await model.call("ask", "session_edit", { session_id: id, ...changes });
+      sheet.dialog.close();
+      announce(done);
+    } catch (/** @type {any} */ error) {
+      setText(said, error.message);
+    }
+  };
+  const rename = () => {
+    const text = title.value.trim();
+    if (text) edit({ title: text }, "Renamed.");
+  };
+  const pin = button("button.wide", () => {
+    const { pinned } = session();
+    edit({ pinned: !pinned }, pinned ? "Not pinned any more." : "Pinned: it stands first.");
+  });
+  const archive = button("button.wide", () => {
+    const { archived } = session();
+    edit({ archived: !archived }, archived ? "Back in the list." : "Archived.");
+  });
+  const hint =
+    "An archived session stands behind “Archived”, but for as long as it waits for you, ";
+  const content = [
+    form("form", rename, h("label", { for: "title" }, "Title"), title, save),
+    said,
+    pin,
+    archive,
+    h("p.hint", {}, `${hint}works, or has something new. It can be found by searching.`),
+  ];
+  const sheet = openSheet("This session", content, [], closed);
+  const paint = () => {
+    const { title: now, pinned, archived } = session() ?? {};
+    // What another device has named meanwhile, unless a person is writing here.
+    if (title.value === shown) title.value = oneLine(now);
+    shown = oneLine(now);
+    setText(pin, pinned ? "Unpin" : "Pin");
+    setText(archive, archived ? "Take out of the archive" : "Archive");
+  };
+  paint();
+  return paint;
+}

@@ -1,0 +1,1 @@
+"""Run codex through its own server, ``codex app-server``."""
