@@ -214,6 +214,7 @@ _MENU = [
         "items": [
             _table("Hook events", "bolt", "hooks_app", "hookevent"),
             _table("Pending queue", "inbox", "sessions_app", "logrow"),
+            _table("Notify addresses", "campaign", "devices_app", "notifyaddress"),
             _table("Users", "person", "auth", "user"),
         ],
     },

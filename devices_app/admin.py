@@ -23,8 +23,8 @@ from unfold.paginator import InfinitePaginator
 from bridge_project.kernel import limits
 from bridge_project.kernel.text import terminal_safe
 from devices_app import audit, pairing, qr
-from devices_app.models import AuditEntry, Device, Token
-from devices_app.push import subscriptions
+from devices_app.models import AuditEntry, Device, NotifyAddress, Token
+from devices_app.push import addresses, subscriptions
 
 CONFIRMATION = "admin/devices_app/device/revoke_confirmation.html"
 PAIRING = "admin/devices_app/device/pair.html"
@@ -187,6 +187,29 @@ class DeviceAdmin(ModelAdmin):
         }.get(state, "This code is void. Make another one.")
         status = 200 if state == "waiting" else STOP_POLLING
         return HttpResponse(format_html("<strong>{}</strong>", text), status=status)
+
+
+@admin.register(NotifyAddress)
+class NotifyAddressAdmin(ReadOnlyAdmin):
+    """Show the addresses of BRIDGE_NOTIFY_URLS, never whole, and send a test there."""
+
+    list_display = ("name", "last_word")
+    list_display_links = None
+    actions = ("send_test",)
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[NotifyAddress]:
+        return addresses.usable()
+
+    @display(description="what became of the last message")
+    def last_word(self, address: NotifyAddress) -> str:
+        return addresses.last_word(address)
+
+    @admin.action(description="Send a test to the selected addresses")
+    def send_test(self, request: HttpRequest, queryset: QuerySet[NotifyAddress]) -> None:
+        for address in queryset:
+            word = addresses.test(address)
+            level = messages.ERROR if address.problem else messages.SUCCESS
+            self.message_user(request, f"{address}: {word}", level)
 
 
 @admin.register(AuditEntry)

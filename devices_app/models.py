@@ -1,4 +1,4 @@
-"""Store devices, their tokens, push subscriptions and the audit trail (D14, D56)."""
+"""Store devices, their tokens, what they are told, and the audit trail (D14)."""
 
 from typing import Any, NoReturn
 
@@ -96,40 +96,96 @@ class Token(models.Model):
         return f"token {self.pk} of {self.device}"
 
 
-class PushSubscription(models.Model):
-    """Store where a device's pushes go (D56), and how far they have got.
+def default_kinds() -> list[str]:
+    """Return the types of notifications that a device is told of by default."""
+    return ["approval_required", "task_complete", "error"]
 
-    It goes with the device, when it is revoked too. When the push service knows it no more, it is
-    kept without being used: for the next address, and to say what happened.
-    """
+
+class NotifyChoices(models.Model):
+    """Store what a device wants to be told, and when (D74); none: the defaults."""
 
     class Detail(models.TextChoices):
         QUIET = "quiet"
         FULL = "full"
 
+    device = models.OneToOneField(Device, on_delete=models.CASCADE, related_name="notify")
+    kinds = models.JSONField(default=default_kinds)
+    muted = models.JSONField(default=list, help_text="Ids of sessions.")
+    reminder_minutes = models.IntegerField(default=0, help_text="0: no reminders.")
+    # by the clock of that zone, as HH:MM; empty: no quiet hours
+    quiet_from = models.CharField(max_length=5, default="")
+    quiet_to = models.CharField(max_length=5, default="")
+    quiet_zone = models.CharField(max_length=64, default="")
+    detail = models.CharField(max_length=5, choices=Detail.choices, default=Detail.QUIET)
+
+
+class Queue(models.Model):
+    """Store how far the pushes of the log to one place have got (D56)."""
+
+    position = models.BigIntegerField(
+        help_text="Every row of the log up to here was pushed, or is not to be."
+    )
+    # Not before: a process is sending now, or the place wants to be left alone.
+    next_at = models.DateTimeField(null=True)
+    tries = models.IntegerField(default=0, help_text="Failed tries since the last success.")
+    problem = models.CharField(max_length=200, default="", help_text="Why the last one failed.")
+    last_at = models.DateTimeField(null=True, help_text="The place's word on the last push.")
+
+    class Meta:
+        abstract = True
+
+    @property
+    def claimed_by(self) -> dict[str, Any]:
+        """Return what another process would have changed that took a push of this queue."""
+        return {"position": self.position, "next_at": self.next_at, "tries": self.tries}
+
+
+class NotifyAddress(Queue):
+    """Store how far the pushes to an address of BRIDGE_NOTIFY_URLS have got (D74)."""
+
+    digest = models.CharField(max_length=64, unique=True, help_text="SHA-256, hexadecimal.")
+    name = models.CharField(max_length=200, help_text="Its schema, and its host if it shows one.")
+
+    class Meta:
+        ordering = ["name"]
+        verbose_name_plural = "notify addresses"
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class PushSubscription(Queue):
+    """Store where a device's pushes go (D56).
+
+    It goes with the device, when it is revoked too. When the push service knows it no more, it is
+    kept without being used: for the next address, and to say what happened.
+    """
+
     device = models.OneToOneField(Device, on_delete=models.CASCADE, related_name="push")
     endpoint = models.CharField(max_length=limits.PUSH_ENDPOINT_MAX_CHARS, unique=True)
     p256dh = models.CharField(max_length=87, help_text="The browser's public key.")
     auth = models.CharField(max_length=22, help_text="Its secret.")
-    detail = models.CharField(max_length=5, choices=Detail.choices, default=Detail.QUIET)
     public_key = models.CharField(
         max_length=87, help_text="The key it was made for: only who has it can send."
     )
-    position = models.BigIntegerField(
-        help_text="Every row of the log up to here was pushed, or is not to be."
+    held = models.JSONField(
+        default=list, help_text="Rows before the position that wait for the end of quiet hours."
     )
-    # Not before: a process is sending now, or the push service wants to be left alone.
-    next_at = models.DateTimeField(null=True)
-    tries = models.IntegerField(default=0, help_text="Failed tries since the last success.")
-    problem = models.CharField(max_length=200, default="", help_text="Why the last one failed.")
+    reminded = models.JSONField(
+        default=dict, help_text="Call that waits → moments for a reminder that have passed."
+    )
     dead_at = models.DateTimeField(null=True, help_text="The push service knows it no more.")
-    last_at = models.DateTimeField(null=True, help_text="The service's word on the last push.")
     last_id = models.CharField(max_length=36, default="", help_text="Its notification_id.")
     last_host = models.CharField(max_length=253, default="")
     shown_at = models.DateTimeField(null=True, help_text="The device has shown it.")
 
     def __str__(self) -> str:
         return f"push to {self.device}"
+
+    @property
+    def claimed_by(self) -> dict[str, Any]:
+        own = {"endpoint": self.endpoint, "held": self.held, "reminded": self.reminded}
+        return super().claimed_by | own
 
 
 class DeadEndpoint(models.Model):

@@ -12,7 +12,7 @@ from bridge_project.kernel.ages import ages
 from bridge_project.kernel.database import delete_in_steps
 from bridge_project.kernel.errors import BridgeError
 from devices_app import audit, signals, tokens
-from devices_app.models import AuditEntry, Device, PushSubscription, Token
+from devices_app.models import AuditEntry, Device, NotifyChoices, PushSubscription, Token
 from devices_app.tokens import Principal
 
 State = Literal["waiting", "paired", "void", "expired", "revoked"]
@@ -171,6 +171,7 @@ def revoke(device: Device, *, actor: str = AuditEntry.Actor.TERMINAL, who: str =
             return False
         Token.objects.filter(device=device, revoked_at=None).update(revoked_at=now)
         PushSubscription.objects.filter(device=device).delete()
+        NotifyChoices.objects.filter(device=device).delete()
         device.revoked_at = now
         audit.record("revoke", actor=actor, who=who, subject=str(device))
         signals.device_revoked.send(sender=Device, device=device)

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from bridge_project.protocol import client_messages as c
+from bridge_project.protocol import notify_messages as n
 from bridge_project.protocol import push_messages as p
 from bridge_project.protocol.base import ClientPayload
 from files_app import handlers as repository
@@ -40,6 +41,7 @@ HANDLERS: Final[Mapping[type[ClientPayload], Handler]] = {
     c.GitDiff: repository.git_diff,
     c.GitCommit: repository.git_commit,
     c.GitPush: repository.git_push,
+    n.NotifySet: push.notify_set,
     p.PushSubscribe: push.push_subscribe,
     p.PushUnsubscribe: push.push_unsubscribe,
     p.PushTest: push.push_test,

@@ -1,5 +1,6 @@
 """Write settings, error codes and messages as tables for the pages and docs/."""
 
+import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Final
 
@@ -62,9 +63,10 @@ def settings_markdown() -> str:
         default = str(int(default) if isinstance(default, bool) else default)
         description = " ".join((field.description or "").split())
         rows.append((f"`{name.upper()}`", default and f"`{default}`", description))
+    files = [f"`{name.upper()}_FILE`" for name in SECRET_FIELDS]
     return (
         _HEAD.format(title="Settings", source="bridge_project/kernel/config.py")
-        + _SETTINGS.format(secrets=", ".join(f"`{name.upper()}_FILE`" for name in SECRET_FIELDS))
+        + _SETTINGS.format(secrets=textwrap.fill(", ".join(files), 99))
         + _table(("Setting", "Default", "Meaning"), rows)
     )
 

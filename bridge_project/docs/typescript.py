@@ -116,7 +116,9 @@ def _line(start: str, types: list[str]) -> str:
     if len(line.partition("\n")[0]) <= _WIDTH:
         return line
     indent = " " * (len(start) - len(start.lstrip()) + 2)
-    return start.rstrip() + "".join(f"\n{indent}| {one}" for one in types) + ";\n"
+    within = f"\n{indent}  | "  # of a list whose items are a long union
+    broken = [one.replace(" | ", within) if len(one) > _WIDTH - 10 else one for one in types]
+    return start.rstrip() + "".join(f"\n{indent}| {one}" for one in broken) + ";\n"
 
 
 def _types(field: Schema) -> list[str]:
@@ -129,8 +131,8 @@ def _types(field: Schema) -> list[str]:
         return [_quoted(value) for value in field.get("enum", [field.get("const")])]
     kind = field.get("type")
     if kind == "array":
-        [item] = _types(field["items"])
-        return [f"{item}[]"]
+        items = _types(field["items"])
+        return [f"({' | '.join(items)})[]" if len(items) > 1 else f"{items[0]}[]"]
     names = {"string": "string", "boolean": "boolean", "integer": "number", "number": "number"}
     return [{**names, "null": "null", "object": "Free"}.get(str(kind), "any")]
 

@@ -73,8 +73,8 @@ def secrets_in(environ: Mapping[str, str], words: Iterable[str]) -> list[str]:
 
 
 def _secrets() -> list[str]:
-    """Return tokens, keys, URLs with a password, and their passwords."""
-    found = [*map(conf.secret, SECRETS), os.environ.get("PGPASSWORD", "")]
+    """Return tokens, keys, URLs with a password, their passwords, addresses to notify."""
+    found = [*map(conf.secret, SECRETS), os.environ.get("PGPASSWORD", ""), *conf.notify_secrets]
     for url in (conf.database_url, conf.redis_url):
         password = urlsplit(url).password
         if password:

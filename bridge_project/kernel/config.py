@@ -12,7 +12,7 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, model_validator
 
-from bridge_project.kernel import limits
+from bridge_project.kernel import limits, notify_urls
 from bridge_project.kernel import setting_types as types
 from bridge_project.kernel.place import default_data_dir
 from bridge_project.kernel.private_files import make_private_dir, write_private_file
@@ -130,6 +130,12 @@ class Conf(BaseModel):
     bridge_push_hosts: types.Commas[types.HostName] = []
     """Names of more push services that a device may use, besides Google's, Apple's, Mozilla's and
     Microsoft's; these may be in a private network and on any port. Comma between them."""
+    bridge_notify_urls: types.NotifyUrls = ""
+    """Where else to say what no device has proven to have after 20 seconds: addresses as Apprise
+    takes them, white space between them, of ntfy, Gotify, Slack, Discord, Telegram, Pushover and
+    mail. They are secrets; docs/operations.md has examples."""
+    bridge_notify_detail: Literal["quiet", "full"] = "quiet"
+    """What is said there: `quiet`, that an agent needs somebody; `full`, the title and text too."""
     bridge_tls_cert: types.AbsolutePath | None = None
     """A PEM certificate chain to use instead of the bridge's own."""
     bridge_tls_key: types.AbsolutePath | None = None
@@ -188,6 +194,12 @@ class Conf(BaseModel):
     def use_roots(self, roots: Iterable[str]) -> None:
         """Allow these real directories in this process, whatever the setting says."""
         self.__dict__["allowed_roots"] = tuple(roots)
+
+    @cached_property
+    def notify_secrets(self) -> tuple[str, ...]:
+        """Return the texts by which the addresses of BRIDGE_NOTIFY_URLS would be known."""
+        urls = self.bridge_notify_urls.split()
+        return tuple(secret for url in urls for secret in notify_urls.secrets_of(url))
 
     @property
     def rate_limits_on(self) -> bool:

@@ -164,6 +164,11 @@ PUSH_ANSWER_BYTES: Final = 16 * 1024  # read of a push service's answer, its hea
 PUSH_ENDPOINT_MAX_CHARS: Final = 2048  # real ones have under 500
 PUSH_SENDERS: Final = 8  # pushes that are being sent at once
 PUSH_SENDERS_A_HOST: Final = 2  # of one push service: others do not wait for one that is silent
+NOTIFY_MUTED_MAX: Final = 500  # sessions that a device has muted
+REMINDERS: Final = 3  # pushes about an approval that still waits, after the first
+HELD_CHECK_SECONDS: Final = 10.0  # between looks for reminders, and for the end of quiet hours
+NOTIFY_SECONDS: Final = 10.0  # for an address of BRIDGE_NOTIFY_URLS to take a message
+NOTIFY_TRIES: Final = 4  # of a message at such an address, with PUSH_RETRY_SECONDS and so on
 PUSH_REQUEST_SENDERS: Final = 4  # test pushes and look-ups of names, for which a device waits
 
 # -- the admin site (D16) ------------------------------------------------------------------------

@@ -42,6 +42,8 @@ LEVELS: Final = {
     **dict.fromkeys(("django", "django.server", "daphne"), "NOTSET"),
     # log/notify.py says once that Redis is away, channels_redis every second
     "channels_redis": "CRITICAL",
+    # its lines have addresses to notify; devices_app/push/addresses.py says what became of each
+    "urllib3": "CRITICAL",
     # http/errors.py logs it, with its code
     **dict.fromkeys(("django.request", "django.security"), "CRITICAL"),
 }
@@ -233,6 +235,7 @@ def redact(text: str, more: Iterable[str] = ()) -> str:
     # Configured ones need not look like ours; in the file they stand as JSON writes them.
     urls = (urlsplit(url).password or "" for url in (conf.database_url, conf.redis_url))
     ours = (conf.bridge_hook_token, conf.bridge_admin_token, *map(unquote, urls))
+    ours += conf.notify_secrets
     for secret in (*ours, *more):
         if len(secret) >= 8:
             text = text.replace(secret, HIDDEN).replace(json.dumps(secret)[1:-1], HIDDEN)

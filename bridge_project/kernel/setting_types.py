@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
+from bridge_project.kernel import notify_urls
 from bridge_project.kernel.limits import MIN_TOKEN_CHARS
 
 IPNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -163,6 +164,7 @@ RedisUrl = Annotated[
     _must("begin with redis://, rediss:// or unix://", "(redis|rediss|unix)://.*"),
     AfterValidator(_check_parts),
 ]
+NotifyUrls = Annotated[str, Secret, AfterValidator(notify_urls.check)]
 Host = Annotated[str, AfterValidator(_check_host)]
 PublicUrl = Annotated[
     str,

@@ -129,4 +129,5 @@ disk: Final = DiskThreads("disk", limits.DISK_THREADS_HUNG, _call)
 paths: Final = Threads("paths", 64)  # to find where a path leads; one that hangs keeps its thread
 git: Final = DiskThreads("git", limits.GIT_PROCESSES, _call)
 push: Final = Threads("push", limits.PUSH_SENDERS)  # a push service may not answer
+addresses: Final = Threads("addresses", limits.PUSH_SENDERS)  # each waits NOTIFY_SECONDS at most
 push_requests: Final = Threads("push-asked", limits.PUSH_REQUEST_SENDERS)  # for a device that waits

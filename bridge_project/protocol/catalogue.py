@@ -9,6 +9,7 @@ from bridge_project.kernel import limits
 from bridge_project.protocol import (
     client_messages,
     jsontext,
+    notify_messages,
     push_messages,
     repository_messages,
     server_messages,
@@ -20,7 +21,10 @@ HEARTBEATS: Final = frozenset({"heartbeat_ping", "heartbeat_pong"})  # without i
 
 CATALOGUE: Final[Mapping[str, type[Payload]]] = {
     model.type: model
-    for module in (client_messages, server_messages, repository_messages, push_messages)
+    for module in (
+        *(client_messages, server_messages, repository_messages),
+        *(push_messages, notify_messages),
+    )
     for model in vars(module).values()
     if isinstance(model, type) and issubclass(model, Payload) and "type" in vars(model)
 }

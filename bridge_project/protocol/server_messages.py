@@ -6,6 +6,7 @@ from pydantic import ConfigDict, Field
 
 from bridge_project.protocol import types
 from bridge_project.protocol.base import ServerPayload
+from bridge_project.protocol.notify_messages import Notify
 from bridge_project.protocol.resources import (
     ApprovalOption,
     HealthChecks,
@@ -64,6 +65,9 @@ class ConnectionAck(ServerPayload):
     )
     push: PushOffer | None = Field(
         None, description="Absent where push is off: with which key to subscribe (D56)."
+    )
+    notify: Notify | None = Field(
+        None, description="What this device has chosen to be told (`notify_set`, D74)."
     )
     presence: Presence | None = Field(
         None, description="Whether the owner is away; absent as long as nobody has ever been (D66)."

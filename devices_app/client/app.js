@@ -8,6 +8,7 @@ import { announce, button, fill, h, icon, onFrame, setText, toast } from "./part
 import { oneLine, titleOf } from "./parts/text.js";
 import { named } from "./protocol/messages.js";
 import { openApprovals } from "./store/approvals.js";
+import { mayTell } from "./store/notify.js";
 import { addressOf, BASE, screenOf } from "./views/addresses.js";
 import { approvalsView } from "./views/approvals.js";
 import { homeView } from "./views/home.js";
@@ -237,26 +238,29 @@ function paint(news = []) {
 }
 
 // Say what happened in a session; where it is seen, in the list or on the screen, only by voice.
+/** @typedef {Wire.Notify["kinds"][number]} Kind */
 /** @param {Home} _ */
 function sayNews({ approvals, sessions }) {
   const isListed = shell.list || ["home", "approvals"].includes(root.dataset.screen ?? "");
-  /** @param {string} id @param {string} what */
-  const say = (id, what) => {
+  /** @param {string} id @param {string} what @param {Kind} kind @param {string} [risk] */
+  const say = (id, what, kind, risk) => {
     if (document.visibilityState !== "visible") return;
     const isSeen = (isListed && !sheet) || id === model.viewed;
+    if (!isSeen && !mayTell(model.connection.acked?.notify, kind, id, risk)) return;
     (isSeen ? announce : toast)(`${titleOf(model.home.sessions[id], id)}: ${what}`);
   };
   /** @param {string} tool */
   const nameOf = (tool) => (tool === "AskUserQuestion" ? "A question" : oneLine(tool));
-  for (const { key, session_id: id, tool } of openApprovals(model.home))
-    if (!approvals[key]) say(id, `${nameOf(tool)} waits for you`);
+  for (const { key, session_id: id, tool, risk_level: risk } of openApprovals(model.home))
+    if (!approvals[key]) say(id, `${nameOf(tool)} waits for you`, "approval_required", risk);
   for (const [id, { filled, unseen, failed, trouble }] of Object.entries(model.home.sessions)) {
     const before = sessions[id];
     // There is no notification of it: it stays until somebody looks.
     if (filled && !before?.filled)
       toast(`${titleOf(model.home.sessions[id], id)}: 80 % of its context is used`, "warn");
-    if (trouble && trouble !== before?.trouble) say(id, oneLine(trouble));
-    else if (unseen && !before?.unseen) say(id, failed ? "Failed" : "Finished");
+    if (trouble && trouble !== before?.trouble) say(id, oneLine(trouble), "error");
+    else if (unseen && !before?.unseen)
+      say(id, failed ? "Failed" : "Finished", failed ? "error" : "task_complete");
   }
 }
 

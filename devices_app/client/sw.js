@@ -71,7 +71,9 @@ function read(data) {
 function show(said) {
   const { title = "The bridge has news", body = "" } = said;
   const about = { body, tag: screenOf(said), data: screenOf(said), icon: `${BASE}icon-512.png` };
-  return worker.registration.showNotification(title, about);
+  // What takes the place of one that is shown is heard only so.
+  const renotify = Boolean(said.reminder);
+  return worker.registration.showNotification(title, { ...about, renotify });
 }
 
 /** @param {string} path */

@@ -16,7 +16,7 @@ from bridge_project.kernel.config import conf
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.protocol.push_messages import PushSubscription as Given
 from devices_app import audit
-from devices_app.models import DeadEndpoint, Device, PushSubscription, Token
+from devices_app.models import DeadEndpoint, Device, NotifyChoices, PushSubscription, Token
 from devices_app.push import endpoints, vapid
 
 changed: Final = threading.Event()  # by this process, since pushes were last looked for
@@ -66,8 +66,7 @@ def _subscribe(
             if (other.p256dh, other.auth) != (where["p256dh"], where["auth"]):
                 raise BridgeError("PUSH_ENDPOINT_REFUSED", "Another device is subscribed there.")
             other.delete()
-        known = PushSubscription.objects.filter(device=device)
-        same: dict[str, Any] = {} if detail is None else {"detail": detail}
+        known, same = PushSubscription.objects.filter(device=device), dict[str, Any]()
         if not known.filter(**where).exists():
             same |= where | {"dead_at": None, "next_at": None, "tries": 0}
         if not known.update(**same or where):
@@ -77,6 +76,8 @@ def _subscribe(
         if "endpoint" in same:
             host = endpoints.host_of(where["endpoint"])
             audit.record("push_subscribed", device=device, subject=host)
+        if detail is not None:
+            NotifyChoices.objects.update_or_create({"detail": detail}, device=device)
         return known.get()
 
 
@@ -133,6 +134,6 @@ def usable() -> QuerySet[PushSubscription]:
     used = Token.objects.filter(device=OuterRef("device"), used_at__isnull=False)
     tokens = used.filter(revoked_at=None, replaced_at=None)
     valid = tokens.filter(Q(expires_at=None) | Q(expires_at__gt=timezone.now()))
-    return PushSubscription.objects.select_related("device").filter(
+    return PushSubscription.objects.select_related("device__notify").filter(
         Exists(valid), device__revoked_at=None, dead_at=None, public_key=vapid.public_key()
     )

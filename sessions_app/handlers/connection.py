@@ -20,7 +20,8 @@ from bridge_project.protocol.parse import ClientMessage
 from bridge_project.protocol.resources import HealthChecks, PushOffer
 from bridge_project.protocol.types import now_text, parse_timestamp, parse_version
 from devices_app import pairing, tokens
-from devices_app.push import vapid
+from devices_app.models import Device
+from devices_app.push import choices, vapid
 from sessions_app import away, session_view
 from sessions_app.agents.registry import supported
 from sessions_app.log import reader
@@ -73,7 +74,7 @@ async def auth(connection: ClientConnection, message: ClientMessage) -> None:
     # In a thread: with thousands of sessions the event loop would stand still.
     connection.shown_at = timezone.now()
     ack, connection.shown = await readers.run(
-        _connection_ack, connection.transport, message.id, device.name, fresh
+        _connection_ack, connection.transport, message.id, device, fresh
     )
     await connection.send_frame(ack)
     if not connection.is_direct_public:
@@ -106,7 +107,7 @@ def _check_version(version: str) -> None:
 
 
 def _connection_ack(
-    transport: Transport, id: str | None, device_name: str, fresh: str | None
+    transport: Transport, id: str | None, device: Device, fresh: str | None
 ) -> tuple[Encoded, dict[int, int]]:
     """Make the ``connection_ack``; also return session → hash of what it shows."""
     open_ones = Session.objects.exclude(status=Session.Status.CLOSED)
@@ -120,8 +121,9 @@ def _connection_ack(
         bridge_url=websocket_url(transport.base_url),
         active_sessions=list(map(session_view.info_of, shown)),
         idle_sessions=folded,
-        device_name=device_name,
+        device_name=device.name,
         device_token=fresh,
+        notify=choices.shown(choices.of(device)),
         presence=away.current(),
         push=None if conf.bridge_push == "off" else PushOffer(public_key=vapid.public_key()),
     )

@@ -1,4 +1,4 @@
-"""Handle push_subscribe, push_unsubscribe, push_test (D56)."""
+"""Handle push_subscribe, push_unsubscribe, push_test, notify_set (D56, D74)."""
 
 import asyncio
 from contextlib import suppress
@@ -7,10 +7,11 @@ from typing import Any
 from bridge_project.kernel import limits, threads
 from bridge_project.kernel.errors import invalid_message
 from bridge_project.protocol import push_messages as p
+from bridge_project.protocol.notify_messages import NotifyState
 from bridge_project.protocol.parse import ClientMessage
 from bridge_project.protocol.types import now_text
 from devices_app.models import Device, PushSubscription
-from devices_app.push import endpoints, sending, subscriptions
+from devices_app.push import choices, endpoints, sending, subscriptions
 from sessions_app import push
 from sessions_app.log import reader
 from sessions_app.socket.connection import ClientConnection
@@ -31,7 +32,7 @@ async def push_subscribe(connection: ClientConnection, message: ClientMessage) -
     except ValueError:
         field, rule = "subscription.keys.p256dh", "point of the curve P-256"
         raise invalid_message("p256dh is no public key.", field, rule, "string") from None
-    return _state(subscription)
+    return await threads.readers.run(_state, subscription)
 
 
 async def push_unsubscribe(connection: ClientConnection, message: ClientMessage) -> p.PushState:
@@ -43,7 +44,7 @@ async def push_test(connection: ClientConnection, message: ClientMessage) -> p.P
     subscriptions.check_allowed()
     found = await threads.readers.run(_subscription, connection.paired)
     if found is None or found.dead_at:
-        return _state(found)
+        return await threads.readers.run(_state, found)
     test = push.test()
     same = PushSubscription.objects.filter(pk=found.pk)
     await threads.writers.run(same.update, **push.last(test))
@@ -52,18 +53,25 @@ async def push_test(connection: ClientConnection, message: ClientMessage) -> p.P
             outcome = await threads.push_requests.run(sending.send, found, test)
     except TimeoutError:
         outcome = sending.Outcome(f"No answer in {limits.PUSH_TEST_SECONDS:g} s.")
-    await threads.writers.run(push.store_outcome, found, outcome, None)
-    return _state(await threads.readers.run(_subscription, connection.paired))
+    await threads.writers.run(push.store_word, found, outcome)
+    found = await threads.readers.run(_subscription, connection.paired)
+    return await threads.readers.run(_state, found)
+
+
+async def notify_set(connection: ClientConnection, message: ClientMessage) -> NotifyState:
+    chosen = await threads.writers.run(choices.change, connection.paired, message.payload)
+    return NotifyState.model_validate(choices.shown(chosen).wire())
 
 
 def _subscription(device: Device) -> PushSubscription | None:
-    return PushSubscription.objects.filter(device=device).first()
+    return PushSubscription.objects.filter(device=device).select_related("device").first()
 
 
 def _state(found: PushSubscription | None) -> p.PushState:
     if found is None:
         return p.PushState(subscribed=False)
-    about: Any = {"subscribed": True, "detail": found.detail, "problem": found.problem or None}
+    detail = choices.of(found.device).detail
+    about: Any = {"subscribed": True, "detail": detail, "problem": found.problem or None}
     if found.dead_at:
         about = {"subscribed": False}
     return p.PushState(**about, last=_last(found))

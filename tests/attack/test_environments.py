@@ -26,7 +26,7 @@ from tests.conformance.samples import prompt
 
 pytestmark = pytest.mark.slow
 
-HOOK, ADMIN, SMALL, PASSWORD = (secrets.token_urlsafe(32) for _ in range(4))
+HOOK, ADMIN, SMALL, PASSWORD, TOPIC = (secrets.token_urlsafe(32) for _ in range(5))
 HIDDEN = {
     "bridge_hook_token": SMALL,  # not the one in force, but it looks like it
     "Bridge_Admin_Token_File": "/nowhere",
@@ -34,6 +34,8 @@ HIDDEN = {
     "MY_COPY": f"Bearer {ADMIN}",
     "django_secret_key": "the old one",
     "PGPASSWORD": PASSWORD,
+    "BRIDGE_NOTIFY_URLS": f"ntfys://ntfy.example/{TOPIC}",
+    "ntfy_topic": TOPIC,
     "BACKUP_LINE": f"pg_dump postgres://me:{PASSWORD}@localhost/it",
     "pgpassfile": "/nowhere",
     "REDISCLI_AUTH": "sesame",
@@ -84,7 +86,7 @@ def assert_scrubbed(said: str) -> None:
     own = {name for name in seen if name.upper().startswith(("BRIDGE_", "DJANGO_"))}
     assert own <= {"BRIDGE_AGENT_OF", "BRIDGE_AGENT_RUN"}
     assert not set(seen) & set(HIDDEN)
-    assert not any(secret in said for secret in (HOOK, ADMIN, SMALL, PASSWORD))
+    assert not any(secret in said for secret in (HOOK, ADMIN, SMALL, PASSWORD, TOPIC))
 
 
 def test_settings_are_read_in_capitals_only(bridge: Bridge) -> None:

@@ -77,7 +77,11 @@ def test_the_committed_file_is_what_is_generated(name: str) -> None:
 def test_every_setting_is_described_and_no_secret_is_shown() -> None:
     assert all((field.description or "").endswith(".") for field in Conf.model_fields.values())
     assert {name: Conf.model_fields[name].default for name in SECRET_FIELDS} == dict.fromkeys(
-        ("bridge_hook_token", "bridge_admin_token", "database_url", "redis_url"), ""
+        (
+            *("bridge_hook_token", "bridge_admin_token", "bridge_notify_urls"),
+            *("database_url", "redis_url"),
+        ),
+        "",
     )
 
 

@@ -1,13 +1,14 @@
 """A push service, and a bridge that may send to it."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from tests.conformance.approvals import pre
 from tests.conformance.bridge import Bridge
 from tests.conformance.phone import Message, Phone
-from tests.conformance.samples import hook, new_session
+from tests.conformance.samples import hook, new_session, now
 from tests.faults.quick import QuickBridge
 from tests.push.service import Browser, PushService, running
 from tests.short import SHORT, short
@@ -41,15 +42,33 @@ def subscribe(phone: Phone, browser: Browser, **more: str) -> Message:
     return answer
 
 
-def ask(bridge: Bridge, command: str = "rm -r build", call: str = "call-1") -> str:
+def ask(
+    bridge: Bridge,
+    command: str = "rm -r build",
+    call: str = "call-1",
+    risk: str = "high",
+    session_id: str = "",
+) -> str:
     """Let an agent ask for a command by its hooks; return its session."""
-    session_id = new_session()
-    asked = pre(session_id, {"command": command}, approval=True, risk="high", tool_use_id=call)
-    bridge.accept(asked)
+    session_id = session_id or new_session()
+    asked = pre(session_id, {"command": command}, approval=True, risk=risk, tool_use_id=call)
+    bridge.accept(asked | moment(bridge))
     return session_id
 
 
-def finish(bridge: Bridge, message: str = "All is done") -> str:
-    session_id = new_session()
-    bridge.accept(hook("Stop", session_id, {"reason": "task_completed", "message": message}))
+def moment(bridge: Bridge) -> dict[str, str]:
+    """The timestamp of a hook event, by a clock that may have been set."""
+    return {"timestamp": now(getattr(bridge, "ahead", 0))}
+
+
+def choose(phone: Phone, **choices: Any) -> Message:
+    answer = phone.request("notify_set", choices)
+    assert answer["type"] == "notify_state", answer
+    return dict(answer["payload"])
+
+
+def finish(bridge: Bridge, message: str = "All is done", session_id: str = "") -> str:
+    session_id = session_id or new_session()
+    done = {"reason": "task_completed", "message": message}
+    bridge.accept(hook("Stop", session_id, done, **moment(bridge)))
     return session_id

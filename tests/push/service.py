@@ -86,13 +86,16 @@ class Raw:
 class PushService:
     """`answers` of a path are given in turn, the last one again and again; without any 201."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path | None = None) -> None:
+        """``directory``: for its authority's certificate; without one it speaks plain HTTP."""
         self.requests: list[Received] = []
         self.answers: dict[str, list[Answer]] = {}
-        authority, context = trustme.CA(), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        authority.issue_cert(HOST, OTHER_HOST).configure_cert(context)
-        self.authority = directory / "push.crt"
-        authority.cert_pem.write_to_path(self.authority)
+        context: ssl.SSLContext | None = None
+        if directory is not None:
+            authority, context = trustme.CA(), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            authority.issue_cert(HOST, OTHER_HOST).configure_cert(context)
+            self.authority = directory / "push.crt"
+            authority.cert_pem.write_to_path(self.authority)
         service = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -115,7 +118,8 @@ class PushService:
                 pass  # the bridge has ended the connection
 
         self.server = Server(("127.0.0.1", 0), Handler)
-        self.server.socket = context.wrap_socket(self.server.socket, server_side=True)
+        if context is not None:
+            self.server.socket = context.wrap_socket(self.server.socket, server_side=True)
         self.port = int(self.server.server_address[1])
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
 
@@ -132,7 +136,7 @@ class PushService:
 
 
 @contextmanager
-def running(directory: Path) -> Iterator[PushService]:
+def running(directory: Path | None = None) -> Iterator[PushService]:
     service = PushService(directory)
     yield service
     service.server.shutdown()

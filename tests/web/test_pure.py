@@ -52,7 +52,7 @@ def run(modules: Path, program: str, **environment: str) -> None:
     "program",
     [
         *("addresses", "blocks", "connection", "diff", "exact", "home", "net", "outbox", "sw"),
-        *("picture", "tabs", "tasks", "tokens", "usage", "words"),
+        *("notify", "picture", "tabs", "tasks", "tokens", "usage", "words"),
     ],
 )
 def test_a_pure_module(modules: Path, program: str) -> None:

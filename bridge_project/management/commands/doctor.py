@@ -24,11 +24,13 @@ class Command(BaseCommand):
         for_machines = "for a machine: {status, checks: [{check, level, text, mend}]}"
         parser.add_argument("--json", action="store_true", help=for_machines)
         start = "also start this agent, in an empty directory and without a prompt, and close it"
+        notify = "also send a test to each address of BRIDGE_NOTIFY_URLS"
+        parser.add_argument("--send", action="store_true", help=notify)
         parser.add_argument("--agent", default="", metavar="NAME", help=start)
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
-            found = examine(conf, options["agent"])
+            found = examine(conf, options["agent"], send=options["send"])
         except KeyboardInterrupt:
             os._exit(130)
         print(as_json(found) if options["json"] else "\n".join(as_lines(found)))

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Final
 
 from bridge_project.kernel.config import Conf
-from bridge_project.operations.doctor import agents, bridge, browser, machine, round_trip
+from bridge_project.operations.doctor import agents, bridge, browser, machine, notify, round_trip
 from bridge_project.operations.doctor.findings import Finding, broken
 from bridge_project.operations.doctor.snapshot import Snapshot, take
 
@@ -44,8 +44,11 @@ CHECKS: Final[dict[str, Check]] = {
 }
 
 
-def examine(conf: Conf, agent: str = "") -> list[Finding]:
-    """Run all checks; with `agent`, start this one too. Call this on the main thread."""
+def examine(conf: Conf, agent: str = "", *, send: bool = False) -> list[Finding]:
+    """Run all checks. Call this on the main thread.
+
+    ``agent``: start this one too; ``send``: a test to each address of BRIDGE_NOTIFY_URLS too.
+    """
     pool = ThreadPoolExecutor(len(CHECKS) + 1, thread_name_prefix="doctor")
     seen = take(conf)
 
@@ -61,9 +64,11 @@ def examine(conf: Conf, agent: str = "") -> list[Finding]:
     found = run(CHECKS, ALL_CHECKS_SECONDS)
     if all(one.check != "database" or one.level != "broken" for one in found):
         # Last, so that nothing of it is found in the spool.
-        found += run({"event": round_trip.event}, EVENT_CHECK_SECONDS)
+        found += run({"event": round_trip.event, "notify": notify.configured}, EVENT_CHECK_SECONDS)
     if agent:
         found.append(agents.trial(seen, agent).report_as("agents"))
+    if send:
+        found += [one.report_as("notify") for one in notify.trial(seen)]
     pool.shutdown(wait=False)
     return found
 

@@ -175,6 +175,11 @@ function take(state, got) {
       ? [{ ...next, phase: "warned" }, [...alive, deliver]]
       : [next, [deliver]];
   }
+  if (type === "notify_state" && state.acked)
+    return [
+      { ...state, acked: { ...state.acked, notify: payload } },
+      [{ do: "deliver", message: got }],
+    ];
   if (type === "acknowledgment_accepted" && payload.ready && state.phase !== "ready")
     return ready(state, got);
   return [state, [{ do: "deliver", message: got }]];

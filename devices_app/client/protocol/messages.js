@@ -60,6 +60,7 @@ const SHAPES = {
   session_search_response: { hits: "array", more: "boolean" },
   error: { code: "string", message: "string" },
   push_state: { subscribed: "boolean" },
+  notify_state: { kinds: "array", muted: "array", reminder_minutes: "number", detail: "string" },
 };
 
 /** @param {unknown} value */

@@ -125,6 +125,20 @@ declare namespace Wire {
     shown_at?: string;
   }
 
+  interface Notify {
+    kinds:
+      | ("approval_required"
+        | "approval_decided"
+        | "task_complete"
+        | "error"
+        | "agent_idle"
+        | "agent_notification")[];
+    muted: string[];
+    reminder_minutes: number;
+    quiet: QuietHours | null;
+    detail: "quiet" | "full";
+  }
+
   interface PastSession {
     agent: string;
     session_id: string;
@@ -160,6 +174,12 @@ declare namespace Wire {
   interface PushSubscription {
     endpoint: string;
     keys: PushKeys;
+  }
+
+  interface QuietHours {
+    from: string;
+    to: string;
+    zone: string;
   }
 
   interface RecentEvent {
@@ -465,6 +485,20 @@ declare namespace Wire {
     };
     push_unsubscribe: {};
     push_test: {};
+    notify_set: {
+      kinds?:
+        | ("approval_required"
+          | "approval_decided"
+          | "task_complete"
+          | "error"
+          | "agent_idle"
+          | "agent_notification")[]
+        | null;
+      muted?: string[] | null;
+      reminder_minutes?: number | null;
+      quiet?: QuietHours | null;
+      detail?: "quiet" | "full" | null;
+    };
   }
 
   /** What the bridge sends: type → payload. */
@@ -486,6 +520,7 @@ declare namespace Wire {
       device_name?: string;
       device_token?: string;
       push?: PushOffer;
+      notify?: Notify;
       presence?: Presence;
     };
     connection_error: {
@@ -650,6 +685,19 @@ declare namespace Wire {
       problem?: string;
       last?: LastPush;
     };
+    notify_state: {
+      kinds:
+        | ("approval_required"
+          | "approval_decided"
+          | "task_complete"
+          | "error"
+          | "agent_idle"
+          | "agent_notification")[];
+      muted: string[];
+      reminder_minutes: number;
+      quiet: QuietHours | null;
+      detail: "quiet" | "full";
+    };
     session_started: {
       session_id: string;
       session?: SessionInfo;
@@ -790,6 +838,7 @@ declare namespace Wire {
     push_subscribe: "push_state";
     push_unsubscribe: "push_state";
     push_test: "push_state";
+    notify_set: "notify_state";
   }
 
   /** Types of the log's rows. */

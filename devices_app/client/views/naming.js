@@ -1,4 +1,4 @@
-// Name a session, pin it, put it into the archive or take it out.
+// Name a session, pin it, mute it, put it into the archive or take it out.
 
 import { announce, button, form, h, setText } from "../parts/dom.js";
 import { openSheet } from "../parts/sheet.js";
@@ -43,6 +43,18 @@ export function openEditor(id, { model }, closed) {
     const { archived } = session();
     edit({ archived: !archived }, archived ? "Back in the list." : "Archived.");
   });
+  const muted = () => model.connection.acked?.notify?.muted ?? [];
+  const mute = button("button.wide", async () => {
+    const [others, was] = [muted().filter((one) => one !== id), muted().includes(id)];
+    setText(said, "");
+    try {
+      await model.call("ask", "notify_set", { muted: was ? others : [...others, id] });
+      sheet.dialog.close();
+      announce(was ? "Not muted any more." : "Muted: only high risks are told.");
+    } catch (/** @type {any} */ error) {
+      setText(said, error.message);
+    }
+  });
   const hint =
     "An archived session stands behind “Archived”, but for as long as it waits for you, ";
   const content = [
@@ -50,6 +62,7 @@ export function openEditor(id, { model }, closed) {
     said,
     pin,
     archive,
+    mute,
     h("p.hint", {}, `${hint}works, or has something new. It can be found by searching.`),
   ];
   const sheet = openSheet("This session", content, [], closed);
@@ -59,6 +72,8 @@ export function openEditor(id, { model }, closed) {
     if (title.value === shown) title.value = oneLine(now);
     shown = oneLine(now);
     setText(pin, pinned ? "Unpin" : "Pin");
+    mute.hidden = !model.connection.acked?.notify;
+    setText(mute, muted().includes(id) ? "Unmute" : "Mute on this device");
     setText(archive, archived ? "Take out of the archive" : "Archive");
   };
   paint();

@@ -99,7 +99,7 @@ export function sessionView(app, { id, tab, path }) {
     },
     icon("dots"),
   );
-  editor.ariaLabel = "Rename, pin or archive";
+  editor.ariaLabel = "Rename, pin, mute or archive";
   let paintEditor = () => {};
   const connection = connectionSign(app);
   const count = h("span");

@@ -39,6 +39,14 @@ export function settingsView(app) {
   const forget = twoSteps("Forget this bridge", "Yes, forget everything here", forgetAll, "danger");
   const installing = h("li.row", {});
   const push = pushSection(model);
+  const telling = h("div");
+  let paintTelling = () => {};
+  // Loaded when somebody looks at the settings.
+  import("./telling.js").then(({ tellingSection }) => {
+    const { node, paint } = tellingSection(model);
+    telling.append(node);
+    paintTelling = paint;
+  });
   const bridges = h("ul.rows");
   const said = h("p.status", { role: "alert" });
   const like = { id: "address", type: "text", inputmode: "url", placeholder: "machine.local:8443" };
@@ -63,6 +71,7 @@ export function settingsView(app) {
       ),
       h("h2.section", {}, "Push"),
       push.node,
+      telling,
       h("h2.section", {}, "Other bridges"),
       h("p.meta", {}, "Install and pair each bridge on its own page."),
       bridges,
@@ -138,6 +147,7 @@ export function settingsView(app) {
     fill(installing, served.worker === "kept" && installRow(app.offer));
     installing.hidden = !installing.childElementCount;
     push.paint();
+    paintTelling();
   };
   model.db.get("bridges").then((list) => showBridges(list ?? []));
   measure(model).then((text) => (storage.textContent = text));
