@@ -37,6 +37,7 @@ CONFIG = [
     {"id": "style", "name": "Style", "category": "model_config", **SELECT},
     {"id": "approvals", "name": "Approvals", "category": "model", **SELECT},
 ]
+ASKING = {"currentModeId": "asks", "availableModes": [{"id": "asks", "name": "Asks"}]}
 MODELS = {
     "availableModels": [{"modelId": one["value"], "name": one["name"]} for one in CHOICES],
     "currentModelId": "small",
@@ -105,6 +106,7 @@ class Scripted:
             "session/prompt": self.prompt,
             "session/set_config_option": self.set_option,
             "session/set_model": self.set_model,
+            "session/set_mode": lambda params: {},
         }
         self.choices = [dict(one) for one in CONFIG]
         self.commands: dict[str, Callable[[str], None]] = {
@@ -173,6 +175,8 @@ class Scripted:
     def offered(self) -> dict[str, Any]:
         if MODE == "models":
             return {"models": MODELS}
+        if MODE == "lists":
+            return {"modes": ASKING}
         return {"configOptions": self.choices} if MODE == "offers" else {}
 
     def set_option(self, params: dict[str, Any]) -> dict[str, Any]:
@@ -229,7 +233,7 @@ class Scripted:
     def resume(self, params: dict[str, Any]) -> dict[str, Any]:
         self.session = params["sessionId"]
         journal("resume", session=self.session)
-        return {}
+        return self.offered()
 
     def tell_late(self) -> None:
         """Says of its history what the bridge is to hear when the session has begun."""

@@ -39,7 +39,7 @@ class Keeper:
         return quick_bridge(directory, first=self._recipe(**row or {}), **settings)
 
     def _recipe(self, **more: Any) -> str:
-        about = {"modes": (), "log_in": self.name, "configured": True, "unshown": True}
+        about = {"modes": ("asks",), "log_in": self.name, "unshown": True}
         about |= {"programs": frozenset({self.name, "scripted"}), "resume": "keeper -s {id}"}
         row = f"recipes.Recipe(**{about | more!r})"
         code = f"from sessions_app.agents.acp import recipes\nrecipes.RECIPES += ({row},)\n"

@@ -40,7 +40,7 @@ from tests.servers import free_port
 @pytest.fixture(scope="module")
 def bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
     """It runs behind a trusted proxy, with its hooks in an agent's settings file."""
-    directory = tmp_path_factory.mktemp("doctor")
+    directory = tmp_path_factory.mktemp("examined")
     agent = directory / "agent"
     behind = {"BRIDGE_PLAIN_PORT": str(free_port()), "BRIDGE_TRUSTED_PROXIES": "127.0.0.1"}
     agent.mkdir()
