@@ -21,7 +21,7 @@ def _portable(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.fixture
 def program() -> Iterator[subprocess.Popen[bytes]]:
-    words = ["sh", "-c", "trap 'exit 3' TERM; echo; while :; do sleep 0.1; done"]
+    words = ["sh", "-c", "trap 'echo over; exit' TERM; echo; while :; do sleep 0.1; done"]
     with subprocess.Popen(words, stdout=-1) as it:
         assert it.stdout is not None and it.stdout.readline()
         yield it
@@ -35,9 +35,10 @@ def note(pid: int, later: int = 0) -> ProcessNote:
 
 
 async def test_it_is_ended(program: subprocess.Popen[bytes]) -> None:
-    waiting = asyncio.create_task(asyncio.to_thread(program.wait))
+    assert program.stdout is not None
+    reading = asyncio.create_task(asyncio.to_thread(program.stdout.read))
     await desk.end(note(program.pid), lambda pid: pid == program.pid)
-    assert await waiting == 3
+    assert await reading == b"over\n"
 
 
 async def test_what_has_its_id_since_is_not(program: subprocess.Popen[bytes]) -> None:
