@@ -106,7 +106,7 @@ class Scripted:
             "session/prompt": self.prompt,
             "session/set_config_option": self.set_option,
             "session/set_model": self.set_model,
-            "session/set_mode": lambda params: {},
+            "session/set_mode": self.set_mode,
         }
         self.choices = [dict(one) for one in CONFIG]
         self.commands: dict[str, Callable[[str], None]] = {
@@ -193,6 +193,9 @@ class Scripted:
 
     def set_model(self, params: dict[str, Any]) -> dict[str, Any]:
         journal("set", option="model", value=params["modelId"])
+        return {}
+
+    def set_mode(self, params: dict[str, Any]) -> dict[str, Any]:
         return {}
 
     def load(self, params: dict[str, Any]) -> dict[str, Any]:

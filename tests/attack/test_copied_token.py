@@ -16,6 +16,8 @@ from tests.conformance.samples import new_session
 from tests.faults.quick import bridge_of_module
 from tests.run.terminal import Program
 
+pytestmark = pytest.mark.slow
+
 OWN_ID = "the phone"
 REFUSED = (401, "AUTH_INVALID_TOKEN")
 READS = ("/api/v1/info", "/api/v1/sessions", "/api/v1/files/tree")

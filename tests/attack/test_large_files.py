@@ -15,6 +15,8 @@ from tests.conformance.https import assert_error
 from tests.faults.quick import QuickBridge
 from tests.servers import wait_until
 
+pytestmark = pytest.mark.slow
+
 MB = 2**20
 AT_ONCE = 30  # reads of one device that the limits allow in a minute: 60
 # than before; it was 1,050 MB, and 1,600 MB for the file of control characters

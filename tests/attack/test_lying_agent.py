@@ -15,6 +15,8 @@ from tests.conformance.bridge import Bridge
 from tests.conformance.phone import Phone
 from tests.faults.quick import QuickBridge
 
+pytestmark = pytest.mark.slow
+
 Do = Callable[[str], str]
 
 script, bridge, session = script_of("plain"), bridge_of(), session_of("plain")

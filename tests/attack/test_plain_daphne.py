@@ -22,6 +22,8 @@ from tests.faults.quick import QuickBridge
 from tests.hooks.conftest import run_hook
 from tests.servers import free_port
 
+pytestmark = pytest.mark.slow
+
 # an address of loopback that the bridge trusts as a proxy; 127.0.0.1 it does not
 PROXY = "127.0.0.2"
 CHAIN = ("server.crt", "ca.crt")

@@ -16,6 +16,8 @@ from tests.conformance.phone import Message, Phone
 from tests.faults.quick import QuickBridge
 from tests.run.test_doctor import doctor
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:

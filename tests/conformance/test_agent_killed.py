@@ -18,6 +18,8 @@ from tests.conformance.phone import Message, Phone
 from tests.conformance.samples import new_id
 from tests.servers import wait_until
 
+pytestmark = pytest.mark.slow
+
 GRACE = 2
 # all but two are the same, each for the session of one test, with a journal of its own
 AGENTS = ("plain", "asks", "no-load", "forgets")

@@ -40,6 +40,8 @@ from tests.conformance.samples import new_session
 from tests.faults.quick import QuickBridge, with_limits
 from tests.servers import wait_until
 
+pytestmark = pytest.mark.slow
+
 script = script_of("plain", "asks", "hangs")
 bridge = bridge_of(BRIDGE_DEMO_SHELL="1")
 

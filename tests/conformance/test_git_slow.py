@@ -15,6 +15,8 @@ from tests.faults.quick import QuickBridge
 from tests.servers import wait_until
 from tests.short import short
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def bridge(make_bridge: Callable[..., Bridge]) -> Bridge:

@@ -19,7 +19,7 @@ from tests.faults.clock import ClockBridge
 from tests.faults.quick import with_limits
 from tests.servers import wait_until
 
-pytestmark = pytest.mark.spec("ws.message")
+pytestmark = [pytest.mark.spec("ws.message"), pytest.mark.slow]
 QUICK = with_limits(
     LATER_CHECK_SECONDS=0.1,
     LATER_LATE_SECONDS=0.5,

@@ -20,7 +20,7 @@ from tests.faults.quick import bridge_of_module
 from tests.servers import wait_until
 from tests.short import SHORT
 
-pytestmark = pytest.mark.spec("ws.session_update")
+pytestmark = [pytest.mark.spec("ws.session_update"), pytest.mark.slow]
 
 Open = Callable[..., Terminal]
 bridge = bridge_of_module(BRIDGE_MAX_WEBSOCKETS="100", **SOONER)

@@ -23,6 +23,8 @@ from tests.faults.quick import QuickBridge, Untroubled, bridge_of_module, with_l
 from tests.servers import wait_until
 from tests.short import SHORT, short
 
+pytestmark = pytest.mark.slow
+
 MB = limits.MB
 REQUEST_SECONDS = SHORT["REQUEST_SECONDS"]  # for a request to arrive
 UNIT_ENDS_IT = 45.0  # seconds: docs/deploy/bridge.service

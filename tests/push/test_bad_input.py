@@ -26,6 +26,8 @@ from tests.push.service import (
 from tests.servers import wait_until
 from tests.short import SHORT, short
 
+pytestmark = pytest.mark.slow
+
 REFUSED = "PUSH_ENDPOINT_REFUSED"
 MOZILLA = "updates.push.services.mozilla.com"
 GIVEN_UP = SHORT["PUSH_ANSWER_SECONDS"]  # until a service is given up

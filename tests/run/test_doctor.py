@@ -36,6 +36,8 @@ from tests.hooks.conftest import put, waiting
 from tests.hooks.scripted import ScriptedBridge
 from tests.servers import free_port
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:

@@ -19,6 +19,8 @@ from tests.run.test_operations import refused
 from tests.run.test_watch import watch
 from tests.servers import stop_process, wait_until
 
+pytestmark = pytest.mark.slow
+
 OWN_TOKENS = {"BRIDGE_HOOK_TOKEN": "", "BRIDGE_ADMIN_TOKEN": ""}
 
 

@@ -18,7 +18,7 @@ from tests.conformance.samples import new_session, prompt
 from tests.faults.quick import QuickBridge
 from tests.servers import Running, wait_until
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.timeout(300), pytest.mark.slow]
 
 SYSTEMCTL = Path(__file__).with_name("systemctl").read_text()
 

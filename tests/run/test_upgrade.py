@@ -16,6 +16,8 @@ from tests.conformance.samples import prompt
 from tests.faults.quick import QuickBridge
 from tests.servers import Postgres
 
+pytestmark = pytest.mark.slow
+
 # As two versions left it, the first that was published (3d5b6b1) and 173779c: a phone that has
 # acknowledged two events of a session and then went away, three events since, and, from 173779c on,
 # an approval that waits.

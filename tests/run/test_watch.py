@@ -24,6 +24,8 @@ from tests.faults.quick import QuickBridge
 from tests.run.terminal import Program
 from tests.servers import wait_until
 
+pytestmark = pytest.mark.slow
+
 CONNECTED = "WebSocket /api/v1/ws connected"
 
 

@@ -18,6 +18,8 @@ from tests.run import afternoon
 from tests.run.terminal import Program
 from tests.servers import wait_until
 
+pytestmark = pytest.mark.slow
+
 CHANGED = "modified  +1     -1     kept.txt"
 
 bridge = bridge_of_module()

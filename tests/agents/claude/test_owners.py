@@ -14,7 +14,7 @@ from tests.agents.claude_model import Model, Text, Tool
 from tests.agents.conftest import claude_driver
 from tests.agents.drive import APPROVED, REJECTED, Drive, only, text
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.slow]
 
 # A server with one tool, which notes that it ran; its only argument is the file for that.
 SERVER = """
