@@ -1,5 +1,6 @@
 """Sessions are found again: named, pinned, archived, searched, read from their beginning (D73)."""
 
+import time
 from collections.abc import Callable
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from tests.conformance.approvals import pre
 from tests.conformance.bridge import Bridge
 from tests.conformance.samples import hook, new_session
-from tests.web.browser import NETWORK, Page
+from tests.web.browser import NETWORK, PATIENCE, Page
 from tests.web.conftest import MakeBridge, MakePage
 from tests.web.test_screens import check
 
@@ -337,11 +338,10 @@ def test_what_is_missing_between(make_bridge: MakeBridge, make_page: MakePage) -
 
 
 def until(page: Page, done: Callable[[], bool]) -> None:
-    for _ in range(1000):
-        if done():
-            return
+    deadline = time.monotonic() + PATIENCE
+    while not done():
+        assert time.monotonic() < deadline, page.text
         page.js("new Promise(requestAnimationFrame)")
-    raise AssertionError(page.text)
 
 
 def test_older_messages_that_do_not_come(make_bridge: MakeBridge, make_page: MakePage) -> None:
