@@ -10,7 +10,6 @@ import sys
 PORTABLE_TESTS = [
     "tests/files/test_jail.py",
     "tests/files/test_portable.py",
-    "tests/hooks/test_producer_command.py",
     "tests/conformance/test_files_http.py",
     "tests/conformance/test_files_ws.py",
     "tests/agents/test_processes.py",

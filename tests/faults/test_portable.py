@@ -10,6 +10,7 @@ import pytest
 from tests.conformance.bridge import REPOSITORY
 from tests.portable import ASKED, PORTABLE_TESTS
 
+SLOW = ("-m", "slow or not slow")  # as this is
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
 
@@ -19,7 +20,7 @@ def test_in_the_portable_ways(file: str, tmp_path: Path) -> None:
     own = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     own.pop("BRIDGE_DATA_DIR", None)
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb=short", file],
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb=short", *SLOW, file],
         cwd=REPOSITORY,
         env=own | {"TESTS_WAYS": "portable"},
         capture_output=True,
