@@ -22,7 +22,7 @@ from hooks_app.producer.shell_command import ANSWER_SCRIPT, HOOK_SCRIPT
 OURS: Final = (
     *("bridge.sqlite3*", "secrets", "tls", ".env", "instance", "server.json", "spool", "hosts"),
     *("watch.json", "watch-*.json", "logs", "backups", "before-restore-*", ".restoring-*"),
-    *("git", "*.lock"),
+    *("attachments", "git", "*.lock"),
 )
 KEPT = """\
 The data is kept: {data}
