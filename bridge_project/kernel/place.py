@@ -4,8 +4,8 @@ Where its data is, and how its commands are typed; it reads no setting.
 """
 
 import os
+import platform
 import shlex
-import sys
 from pathlib import Path
 from typing import Final
 
@@ -25,7 +25,7 @@ def default_data_dir() -> Path:
     """Return `var` of the clone; if installed, a directory of the user's."""
     if IN_CLONE:
         return PROJECT_DIR / "var"
-    if sys.platform == "darwin":
+    if platform.system() == "Darwin":
         return Path.home() / "Library/Application Support" / PROGRAM
     given = os.environ.get("XDG_DATA_HOME", "")  # which has no meaning when it is relative
     home = Path(given) if os.path.isabs(given) else Path.home() / ".local/share"

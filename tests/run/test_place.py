@@ -33,7 +33,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_the_data_of_a_package(
     home: Path, monkeypatch: pytest.MonkeyPatch, platform: str, xdg: str | None, data: str
 ) -> None:
-    monkeypatch.setattr("sys.platform", platform)
+    monkeypatch.setattr("platform.system", platform.title)
     monkeypatch.delenv("XDG_DATA_HOME", raising=False)
     if xdg:
         monkeypatch.setenv("XDG_DATA_HOME", xdg)
