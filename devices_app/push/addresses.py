@@ -13,13 +13,13 @@ from typing import Any, Final
 
 from django.db.models import QuerySet
 from django.utils import timezone
-from django.utils.formats import date_format
 
 from bridge_project import __version__
 from bridge_project.kernel import limits, metrics, notify_urls
 from bridge_project.kernel.config import conf
 from devices_app.models import NotifyAddress
 from devices_app.push.sending import Outcome
+from devices_app.push.subscriptions import moment
 
 NOT_UNDERSTOOD: Final = "Apprise does not understand this address."
 TEST: Final = "A test of the bridge: it is told of here what no device has."
@@ -27,6 +27,7 @@ TEST: Final = "A test of the bridge: it is told of here what no device has."
 _hanging: dict[str, threading.Thread] = {}  # address → its call that was given up
 
 
+@cache
 def configured() -> dict[str, str]:
     """Return digest → address."""
     urls = dict.fromkeys(conf.bridge_notify_urls.split())
@@ -70,7 +71,7 @@ def last_word(address: NotifyAddress) -> str:
     """Say in words what became of what was sent there last."""
     if address.last_at is None:
         return "Nothing was sent there yet."
-    at = date_format(timezone.localtime(address.last_at), "DATETIME_FORMAT")
+    at = moment(address.last_at)
     return f"Failed, {at}: {address.problem}" if address.problem else f"Taken, {at}."
 
 

@@ -110,13 +110,14 @@ def last_word(device: Device) -> str:
         return "None yet."
     service = endpoints.service_of(found.last_host)
     words = f"failed at {service}: {found.problem}" if found.problem else f"accepted by {service}"
-    words += f", {_moment(found.last_at)}"
+    words += f", {moment(found.last_at)}"
     if found.shown_at:
-        words += f"; shown {_moment(found.shown_at)}"
-    return f"{words}; it has no address since {_moment(found.dead_at)}" if found.dead_at else words
+        words += f"; shown {moment(found.shown_at)}"
+    return f"{words}; it has no address since {moment(found.dead_at)}" if found.dead_at else words
 
 
-def _moment(at: datetime) -> str:
+def moment(at: datetime) -> str:
+    """Return a moment in the words of the admin site."""
     return date_format(timezone.localtime(at), "DATETIME_FORMAT")
 
 
