@@ -128,3 +128,19 @@ def sleeping(number: str) -> list[int]:
 async def within(work: Awaitable[E]) -> E:
     """Fail after SECONDS: what ends never must not hold the tests up."""
     return await asyncio.wait_for(work, SECONDS)
+
+
+async def read_late(driver: Driver, directory: Path, prompt: str) -> str:
+    """What a prompt makes it say, at whose end it makes a file `said`; at first nobody reads it."""
+    await driver.start(directory)
+    await driver.prompt(prompt)
+    await driver.events.wait()
+    await asyncio.sleep(0.3)  # time in which an agent that is read on would get to its end
+    assert not (directory / "said").exists()
+    said = []
+    async for event in driver.events:
+        said.append(event)
+        if isinstance(event, TurnEnded):
+            break
+    await driver.close()
+    return text(said)

@@ -1,6 +1,5 @@
 """A person sees all that an ACP agent asks for, whatever it says and does (D38, D40, D76)."""
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ from bridge_project.kernel import limits
 from sessions_app.agents.events import ApprovalAsked, Chunk, ToolStopped, TurnEnded
 from sessions_app.approvals.tool_result import INTERRUPTED
 from tests.agents.conftest import Open, scripted
-from tests.agents.drive import APPROVED, REJECTED, kinds, only, text
+from tests.agents.drive import APPROVED, REJECTED, kinds, only, read_late
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -107,16 +106,6 @@ async def test_what_nobody_reads_is_not_read_from_the_agent(
 ) -> None:
     """Issue, limits: it waits, with many pieces or few large ones; all comes, in order."""
     monkeypatch.setattr(limits, limit, 10)
-    driver = scripted(root.parent, "plain").driver
-    await driver.start(root)
-    await driver.prompt("/do for n in range(2000): say(f'{n} ' + 'x' * 6000)\nopen('said', 'w')")
-    await driver.events.wait()
-    await asyncio.sleep(0.3)  # time in which an agent that is read on would get to its end
-    assert not (root / "said").exists()
-    said = []
-    async for event in driver.events:
-        said.append(event)
-        if isinstance(event, TurnEnded):
-            break
-    assert text(said).replace("x", "").split() == [*map(str, range(2000))]
-    await driver.close()
+    prompt = "/do for n in range(2000): say(f'{n} ' + 'x' * 6000)\nopen('said', 'w')"
+    said = await read_late(scripted(root.parent, "plain").driver, root, prompt)
+    assert said.replace("x", "").split() == [*map(str, range(2000))]

@@ -1,6 +1,5 @@
 """Turns of codex, as a stand-in for its app-server has them, and odd ones (D40, D71, D72)."""
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,7 @@ from sessions_app.agents.events import (
     UsageChanged,
 )
 from tests.agents.codex.conftest import Open, heard
-from tests.agents.drive import APPROVED, kinds, only, text
+from tests.agents.drive import APPROVED, kinds, only, read_late, text
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -218,20 +217,10 @@ async def test_a_flood_waits(
     """Nothing is read from it that the log has no room for; all comes, in order."""
     monkeypatch.setattr(limits, limit, 10)
     install()
-    driver = CodexDriver()
-    await driver.start(root)
-    await driver.prompt("say(*(f'{n} ' + 'x' * 6000 for n in range(300)))\nopen('said', 'w')")
-    await driver.events.wait()
-    await asyncio.sleep(0.3)  # time in which one that is read on would get to its end
-    assert not (root / "said").exists()
-    said = []
-    async for event in driver.events:
-        said.append(event)
-        if isinstance(event, TurnEnded):
-            break
-    assert text(said).replace("x", " ").split() == [*map(str, range(300))]
+    prompt = "say(*(f'{n} ' + 'x' * 6000 for n in range(300)))\nopen('said', 'w')"
+    said = await read_late(CodexDriver(), root, prompt)
+    assert said.replace("x", " ").split() == [*map(str, range(300))]
     assert (root / "said").exists()
-    await driver.close()
 
 
 ODD = """for params in (None, [], 'x', {'item': 'x'}, {'turn': []},

@@ -15,7 +15,7 @@ from tests.agents.install import REQUIRED, missing_agents
 from tests.agents.real.models import Model
 from tests.agents.real.table import Real, lacks, of_agents, settle
 from tests.conformance.agent_tools import status
-from tests.conformance.agents import end, say, start
+from tests.conformance.agents import end, say, start, words
 from tests.conformance.approvals import decide
 from tests.conformance.phone import Message, Phone
 from tests.faults.quick import QuickBridge
@@ -171,3 +171,20 @@ class Talk:
 
 def payloads(messages: Sequence[Message], type_: str) -> list[dict[str, Any]]:
     return [message["payload"] for message in messages if message["type"] == type_]
+
+
+def go_on(place: Place, directory: Path, own: str, resume: str) -> None:
+    """Go on with a session that no program has open; `resume`: how its program would."""
+    talk = Talk(place, directory, past=own)
+    try:
+        assert talk.ready["payload"]["asks"] is place.agent.asks
+        assert talk.ready["payload"]["resume_command"] == resume.format(id=own)
+        told = talk.phone.expect("replay_buffer", session_id=own, source="agent")
+        assert "marmalade" in str(told["payload"]["messages"])
+        heard = len(place.model.heard)
+        assert words(talk.turn("do: say and on we go")) == "and on we go"
+        assert any("marmalade" in request for request in place.model.heard[heard:])
+        said = talk.turn("do: run touch refused", "rejected")
+        assert len(payloads(said, "approval_required")) == 1 and talk.files() == []
+    finally:
+        talk.close()

@@ -14,7 +14,7 @@ import pytest
 from tests.agents.install import AGENTS
 from tests.agents.real.desk import DeskProgram
 from tests.agents.real.models import Handler, Json, Model, Reply
-from tests.agents.real.place import SECONDS, Place, Talk, payloads, place_of
+from tests.agents.real.place import SECONDS, Place, Talk, go_on, payloads, place_of
 from tests.agents.real.table import REAL
 from tests.conformance.agents import words
 from tests.conformance.desk import refused, take
@@ -172,16 +172,7 @@ def test_what_another_program_has_open(place: Place) -> None:
             assert "marmalade" in found["title"]
     finally:
         desk.end()
-    talk = Talk(place, directory, past=own)
-    assert talk.ready["payload"]["resume_command"] == f"codex resume {own}"
-    told = talk.phone.expect("replay_buffer", session_id=own, source="agent")
-    assert "marmalade" in str(told["payload"]["messages"])
-    heard = len(place.model.heard)
-    assert words(talk.turn("do: say and on we go")) == "and on we go"
-    assert any("marmalade" in request for request in place.model.heard[heard:])
-    said = talk.turn("do: run touch refused", "rejected")
-    assert len(payloads(said, "approval_required")) == 1 and talk.files() == []
-    talk.close()
+    go_on(place, directory, own, "codex resume {id}")
 
 
 class CodexDesk(DeskProgram):

@@ -7,8 +7,7 @@ import pytest
 
 from sessions_app.agents.acp import recipes
 from tests.agents.real.desk import desk_program, terminal
-from tests.agents.real.place import SECONDS, Place, Talk, payloads
-from tests.conformance.agents import words
+from tests.agents.real.place import SECONDS, Place, go_on
 from tests.conformance.desk import refused, take
 from tests.conformance.phone import Message, Phone
 from tests.servers import wait_until
@@ -41,7 +40,8 @@ def test_past(place: Place) -> None:
     with place.bridge.phones() as (phone,):
         phone.ready()
         if row is not None and row.resume:
-            go_on(place, directory, begin_at_the_desk(place, directory, phone, row), row)
+            own = begin_at_the_desk(place, directory, phone, row)
+            go_on(place, directory, own, row.resume)
             return
         why = refused(history(phone, place), "AGENT_UNAVAILABLE")["message"]
         assert row is None or row.no_past in why
@@ -62,19 +62,3 @@ def begin_at_the_desk(place: Place, directory: Path, phone: Phone, row: recipes.
     about = {"session_id": own, "working_directory": str(directory)}
     assert found.items() >= about.items() and "marmalade" in found["title"]
     return own
-
-
-def go_on(place: Place, directory: Path, own: str, row: recipes.Recipe) -> None:
-    talk = Talk(place, directory, past=own)
-    try:
-        assert talk.ready["payload"]["asks"] is place.agent.asks
-        assert talk.ready["payload"]["resume_command"] == row.resume.format(id=own)
-        told = talk.phone.expect("replay_buffer", session_id=own, source="agent")
-        assert "marmalade" in str(told["payload"]["messages"])
-        heard = len(place.model.heard)
-        assert words(talk.turn("do: say and on we go")) == "and on we go"
-        assert any("marmalade" in request for request in place.model.heard[heard:])
-        said = talk.turn("do: run touch refused", "rejected")
-        assert len(payloads(said, "approval_required")) == 1 and talk.files() == []
-    finally:
-        talk.close()
