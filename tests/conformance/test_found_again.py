@@ -72,7 +72,7 @@ def test_what_was_said_is_found(bridge: Bridge, phone: Phone) -> None:
     assert hit["where"] == "answer"
     assert "prompt" in [one["where"] for one in search(phone, "100%_sure")]
     for nothing in ("1000_sure", "'; DROP", "100%sure", "\\", " ", "日語", '"'):
-        assert search(phone, nothing) == []
+        assert sid not in [one["session_id"] for one in search(phone, nothing)], nothing
 
 
 def test_pages_of_hits(bridge: Bridge, phone: Phone) -> None:
