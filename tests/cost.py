@@ -38,20 +38,14 @@ def kind_of(process: psutil.Process) -> str:
     if name.startswith(SERVERS):
         return "PostgreSQL, Redis"
     if "tests.faults.nursery" in words:
-        return _forked(process)
+        parent = process.parent()
+        forked = parent is not None and "tests.faults.nursery" in " ".join(parent.cmdline())
+        return "bridge" if forked else "what bridges are forked from"
     if "manage.py" in words:
         return "bridge"
     if "sys.stdin.readline()" in words or "-m pytest" in words:
         return "pytest and its workers"
     return OTHERS
-
-
-def _forked(process: psutil.Process) -> str:
-    """The nursery's root and its templates are what is forked from; the third is a bridge."""
-    depth, parent = 0, process.parent()
-    while parent is not None and "tests.faults.nursery" in " ".join(parent.cmdline()):
-        depth, parent = depth + 1, parent.parent()
-    return "bridge" if depth > 1 else "what bridges are forked from"
 
 
 def look(seen: dict[tuple[int, float], Seen], mark: str, others: set[tuple[int, float]]) -> None:

@@ -14,7 +14,7 @@ from bridge_project.kernel.data_files import NEEDS_A_PERSON
 from tests.conformance.bridge import Bridge, query
 from tests.conformance.https import assert_error
 from tests.conformance.samples import new_session, prompt
-from tests.faults.quick import QuickBridge, nursery
+from tests.faults.quick import QuickBridge
 from tests.servers import PATIENCE, wait_until
 from tests.short import short
 
@@ -177,4 +177,3 @@ def test_a_first_start_that_was_cut_short_is_tried_again(tmp_path: Path) -> None
         bridge.wait_ready()
         assert bridge.stop() == 0
         shutil.rmtree(bridge.data)
-    nursery.forget(bridge.environment)

@@ -1,8 +1,8 @@
 """The process that quick servers are forked from.
 
-The root imports what reads no setting, and forks a template for each environment, which imports
-the rest and forks what is asked for: JSON on a Unix socket, with the files for output and errors
-and a pipe, to which the child's pid is written, and its exit code, in four bytes each.
+It imports the project once and forks what is asked for, which reads the settings anew from its own
+environment. JSON on a Unix socket, with the files for output and errors and a pipe, to which the
+child's pid is written, and its exit code, in four bytes each.
 """
 
 import atexit
@@ -15,84 +15,35 @@ import selectors
 import signal
 import socket
 import sys
+import tempfile
 import threading
 from contextlib import suppress
 from typing import Any
 
 REQUEST_BYTES = 200 * 1024
-PRELOADED = """
-acp.schema autobahn.twisted.websocket bridge_project.operations.setup
-bridge_project.protocol.catalogue bridge_project.protocol.http bridge_project.protocol.parse
-channels.generic.websocket channels_redis.pubsub cryptography.x509 devices_app.web_client
-django.contrib.admin django.contrib.admindocs.views django.contrib.postgres.fields
-django.core.handlers.asgi django.core.management.commands.migrate django.db.backends.postgresql.base
-django.db.backends.sqlite3.base django.test django.views.i18n dotenv drf_spectacular.utils
-files_app.git.patch hooks_app.producer.forwarder inflection plistlib prometheus_client.core psutil
-redis.asyncio requests rest_framework.request rest_framework.serializers segno service_identity
-sessions_app.agents.driver structlog twisted.internet.endpoints twisted.protocols.tls
-twisted.web.http unfold.dataclasses unfold.sections uritemplate whitenoise.middleware yaml
-"""
-PROJECT = """
+IMPORTED = """
+django.core.management.commands.migrate django.db.backends.postgresql.base
+django.db.backends.sqlite3.base django.test
 bridge_project.composition.startup bridge_project.asgi bridge_project.urls
 bridge_project.management.commands.serve sessions_app.agents.acp.driver
 sessions_app.agents.host.forker
 """
 OPTIONAL = "claude_agent_sdk"  # which not every installation has
+# A process that starts as any other does: what refuses its settings is shown as it would be.
+ALONE = """
+import runpy, sys
+code = sys.argv.pop(1)
+sys.argv.pop(0)
+exec(compile(code, "<string>", "exec"), {"__name__": "__main__"})
+if sys.argv[0] != "-c":
+    runpy.run_path(sys.argv[0], run_name="__main__")
+"""
 Request = dict[str, Any]
 
 
 def main() -> None:
-    control = socket.socket(fileno=int(sys.argv[1]))
-    for name in PRELOADED.split():
-        importlib.import_module(name)
-    if importlib.util.find_spec(OPTIONAL):
-        importlib.import_module(OPTIONAL)
-    _settle()
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the system buries the templates
-    while received := _receive(control, 1):
-        request, (commands,) = received
-        if os.fork() == 0:
-            control.close()
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            _become(_template(request["environment"], socket.socket(fileno=commands)))
-        os.close(commands)
-    os._exit(0)
-
-
-def _settle() -> None:
-    """Raise RuntimeError when there is something that two processes must not share."""
-    if "twisted.internet.reactor" in sys.modules or threading.active_count() > 1:
-        raise RuntimeError(f"an event loop or threads before the fork: {threading.enumerate()}")
-    gc.collect()
-    gc.freeze()  # the collector leaves these objects alone, so that their memory stays shared
-
-
-def _receive(control: socket.socket, files: int) -> tuple[Request, list[int]] | None:
-    """A request and what came with it; None when nobody asks any more."""
-    data, descriptors, _, _ = socket.recv_fds(control, REQUEST_BYTES, files)
-    if not data:
-        return None
-    for descriptor in descriptors:
-        os.set_inheritable(descriptor, False)
-    return json.loads(data), list(descriptors)
-
-
-def _template(environment: dict[str, str], commands: socket.socket) -> Request:
-    """Hold the project under one environment and fork; returns in a child, with its request."""
-    os.environ.clear()
-    os.environ.update({"DJANGO_SETTINGS_MODULE": "bridge_project.settings"} | environment)
-    sys.argv = ["manage.py"]
-    import django
-
-    with suppress(ValueError):  # settings that are refused, by what is run too
-        django.setup()
-        for name in PROJECT.split():
-            importlib.import_module(name)
-        from django.db import connections
-
-        if any(one.connection is not None for one in connections.all(initialized_only=True)):
-            raise RuntimeError("a database was opened before the fork")
-    _settle()
+    commands = socket.socket(fileno=int(sys.argv[1]))
+    _import_all()
     with selectors.DefaultSelector() as selector:
         selector.register(commands, selectors.EVENT_READ)
         while True:
@@ -115,7 +66,78 @@ def _template(environment: dict[str, str], commands: socket.socket) -> Request:
                     selector.close()
                     os.setsid()
                     _redirect(*received[1][:2])
-                    return received[0]
+                    _become(received[0])
+
+
+def _import_all() -> None:
+    """Import the project, with settings that nobody uses.
+
+    Raises RuntimeError when there is then something that two processes must not share.
+    """
+    imported, sys.argv = json.loads(sys.argv[2]), ["manage.py"]
+    with tempfile.TemporaryDirectory() as directory:
+        os.environ.clear()
+        os.environ.update(imported, BRIDGE_DATA_DIR=directory)
+        import django
+        import django.contrib.postgres.fields  # which the settings of SQLite leave out
+
+        django.setup()
+        for name in IMPORTED.split():
+            importlib.import_module(name)
+    if importlib.util.find_spec(OPTIONAL):
+        importlib.import_module(OPTIONAL)
+    from django.db import connections
+
+    if any(one.connection is not None for one in connections.all(initialized_only=True)):
+        raise RuntimeError("a database was opened before the fork")
+    if "twisted.internet.reactor" in sys.modules or threading.active_count() > 1:
+        raise RuntimeError(f"an event loop or threads before the fork: {threading.enumerate()}")
+    gc.collect()
+    gc.freeze()  # the collector leaves these objects alone, so that their memory stays shared
+
+
+def _read_settings(environment: dict[str, str]) -> None:
+    """Have what a process has that began with this environment.
+
+    No module but the settings' own reads them while it is imported. Raises ValueError where they
+    are refused.
+    """
+    os.environ.clear()
+    os.environ.update(environment)
+    from django.apps import apps
+    from django.conf import Settings, settings
+    from django.core.signals import setting_changed
+    from django.db import connections
+
+    from bridge_project import apps as our_apps
+    from bridge_project.kernel import config
+
+    for one in (our_apps, config):
+        vars(one)["OWN_TIME_ZONE"] = environment.get("TZ")
+    fresh = config.load()
+    for slot in ("__dict__", "__pydantic_fields_set__", "__pydantic_private__"):
+        object.__setattr__(config.conf, slot, getattr(fresh, slot))
+    before, module = vars(settings)["_wrapped"], settings.SETTINGS_MODULE
+    for name in dict.fromkeys(("bridge_project.settings", module)):
+        importlib.reload(importlib.import_module(name))
+    settings._wrapped = Settings(module)
+    apps.get_app_config("kernel").ready()
+    for name in set(dir(settings)) - {"DATABASES"}:
+        value = getattr(settings, name)
+        if name.isupper() and value != getattr(before, name, None):
+            setting_changed.send(sender=None, setting=name, value=value, enter=True)
+    connections.__dict__.pop("settings", None)
+    connections.__init__()  # type: ignore[misc]
+
+
+def _receive(control: socket.socket, files: int) -> tuple[Request, list[int]] | None:
+    """A request and what came with it; None when nobody asks any more."""
+    data, descriptors, _, _ = socket.recv_fds(control, REQUEST_BYTES, files)
+    if not data:
+        return None
+    for descriptor in descriptors:
+        os.set_inheritable(descriptor, False)
+    return json.loads(data), list(descriptors)
 
 
 def _tell(told: int, number: int) -> None:
@@ -146,11 +168,16 @@ def _redirect(out: int, err: int) -> None:
 def _become(request: Request) -> None:
     """Run what `python …` would run, and end as it does, but for what `_end` leaves out, too."""
     sys.argv, code = list(request["arguments"]), 0
+    environment: dict[str, str] = request["environment"]
     os.chdir(request["directory"])
     sys.stdout.reconfigure(write_through=True)  # type: ignore[union-attr]
+    try:
+        _read_settings(environment)
+    except ValueError:  # what runs is to say it, and to end as it does
+        alone = [sys.executable, "-c", ALONE, request["code"], *sys.argv]
+        os.execve(sys.executable, alone, environment)
     if "serve" in sys.argv:
-        with suppress(ValueError):  # settings that are refused, by what is run too
-            _have_forker()
+        _have_forker()
     try:
         exec(compile(request["code"], "<string>", "exec"), {"__name__": "__main__"})
         if sys.argv[0] != "-c":

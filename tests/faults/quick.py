@@ -18,11 +18,11 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import IO, Any, ClassVar, Self
 
-import psutil
 import psycopg
 import pytest
 
 from tests.conformance.bridge import REPOSITORY, Bridge
+from tests.faults.nursery import ALONE
 from tests.servers import Running
 
 
@@ -68,17 +68,54 @@ class QuickProcess:
         self.send_signal(signal.SIGKILL)
 
 
+OURS = {"DJANGO_SETTINGS_MODULE": "bridge_project.settings", "TESTS_SHORT": ""}
 # by pidfd and SOCK_SEQPACKET; elsewhere each process starts by itself
 CAN_FORK = sys.platform == "linux"
-ALONE = """
-import runpy, sys
-code = sys.argv.pop(1)
-sys.argv.pop(0)
-exec(compile(code, "<string>", "exec"), {"__name__": "__main__"})
-if sys.argv[0] != "-c":
-    runpy.run_path(sys.argv[0], run_name="__main__")
-"""
-KEPT = 8  # templates of which nothing runs: each holds forty megabytes of its own
+KEPT = 2  # roots that are kept though nothing of theirs runs: each holds ninety megabytes
+
+
+class Root:
+    """A process that has imported the project with a module of settings, and forks (nursery.py)."""
+
+    def __init__(self, enter: Sequence[str], imported: dict[str, str]) -> None:
+        self._children: dict[str, list[QuickProcess]] = {}  # by environment
+        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            command = [sys.executable, "-m", "tests.faults.nursery", str(theirs.fileno())]
+            self._process = subprocess.Popen(
+                [*enter, *command, json.dumps(imported)],
+                cwd=REPOSITORY,
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+
+    def fork(
+        self, arguments: list[str], environment: dict[str, str], code: str, files: list[int]
+    ) -> QuickProcess:
+        """``files``: for output and errors."""
+        told, tells = os.pipe()
+        request: dict[str, Any] = {"arguments": arguments, "directory": str(REPOSITORY)}
+        request |= {"code": code, "environment": environment}
+        try:
+            socket.send_fds(self._control, [json.dumps(request).encode()], [*files, tells])
+        finally:
+            os.close(tells)
+        process = QuickProcess(told, " ".join(arguments[:2]))
+        self._children.setdefault(json.dumps(environment), []).append(process)
+        return process
+
+    def end_all(self, environment: dict[str, str]) -> None:
+        for process in self._children.pop(json.dumps(environment), ()):
+            process.kill()
+            process.wait(60)
+
+    def is_used(self) -> bool:
+        return any(one.poll() is None for each in self._children.values() for one in each)
+
+    def close(self) -> None:
+        self._control.close()
+        self._process.wait(180)
 
 
 class Nursery:
@@ -88,10 +125,9 @@ class Nursery:
         """``enter``: the command that runs what follows on another host, or as another user."""
         self.enter = enter
         self._lock = threading.Lock()
-        self._root: tuple[socket.socket, subprocess.Popen[bytes]] | None = None
-        # environment → the template's socket, and the pids of its children
-        self._templates: dict[str, tuple[socket.socket, list[int]]] = {}
+        self._roots: dict[str, Root] = {}  # by what they have imported
         self._owner = os.getpid()
+        atexit.register(self.close)
 
     def spawn(
         self,
@@ -102,75 +138,42 @@ class Nursery:
         code: str = "",
     ) -> Running:
         """`python ARGUMENTS` in the repository's directory."""
+        environment = OURS | environment
         if not CAN_FORK:
             return subprocess.Popen(
                 [sys.executable, "-c", ALONE, code, *arguments],
                 cwd=REPOSITORY,
-                env={"DJANGO_SETTINGS_MODULE": "bridge_project.settings"} | environment,
+                env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=err,
                 start_new_session=True,
             )
-        told, tells = os.pipe()
-        request = {"arguments": arguments, "directory": str(REPOSITORY), "code": code}
-        files = [out.fileno(), err.fileno(), tells]
         with self._lock:
-            try:
-                template, children = self._template(json.dumps(environment, sort_keys=True))
-                socket.send_fds(template, [json.dumps(request).encode()], files)
-            finally:
-                os.close(tells)
-            process = QuickProcess(told, " ".join(arguments[:2]))
-            children.append(process.pid)
-        return process
+            files = [out.fileno(), err.fileno()]
+            return self._root(environment).fork(arguments, environment, code, files)
 
-    def _template(self, key: str) -> tuple[socket.socket, list[int]]:
-        made = self._templates.pop(key, None)
-        if made is None:
-            templates = self._templates.items()
-            idle = [one for one, (_, pids) in templates if not any(map(psutil.pid_exists, pids))]
-            for one in idle[:-KEPT]:
-                self._end(one)
-            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            with theirs:
-                request = json.dumps({"environment": json.loads(key)}).encode()
-                self._root = self._root or self._start()
-                socket.send_fds(self._root[0], [request], [theirs.fileno()])
-            made = (ours, [])
-        self._templates[key] = made  # the newest is last
-        return made
+    def _root(self, environment: dict[str, str]) -> Root:
+        imported = {name: environment[name] for name in OURS}
+        root = self._roots.pop(key := str(imported), None)
+        if root is None:
+            unused = [one for one, other in self._roots.items() if not other.is_used()]
+            for one in unused[: 1 - KEPT]:
+                self._roots.pop(one).close()
+            root = Root(self.enter, imported)
+        self._roots[key] = root  # the newest is last
+        return root
 
-    def _end(self, key: str) -> None:
-        if key in self._templates:
-            self._templates.pop(key)[0].close()
-
-    def forget(self, environment: dict[str, str]) -> None:
-        """End the template of this environment, and with it whatever of its children still runs."""
+    def end_all(self, environment: dict[str, str]) -> None:
+        """End what still runs of what was started with this environment."""
         with self._lock:
-            self._end(json.dumps(environment, sort_keys=True))
-
-    def _start(self) -> tuple[socket.socket, subprocess.Popen[bytes]]:
-        control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
-            command = [sys.executable, "-m", "tests.faults.nursery", str(theirs.fileno())]
-            process = subprocess.Popen(
-                [*self.enter, *command],
-                cwd=REPOSITORY,
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                start_new_session=True,
-            )
-        atexit.register(self.close)
-        return control, process
+            for root in self._roots.values():
+                root.end_all(OURS | environment)
 
     def close(self) -> None:
-        if os.getpid() == self._owner and self._root is not None:
-            for key in list(self._templates):
-                self._end(key)
-            (control, process), self._root = self._root, None
-            control.close()
-            process.wait(180)
+        if os.getpid() == self._owner:
+            while self._roots:
+                self._roots.popitem()[1].close()
 
 
 nursery = Nursery()
@@ -211,7 +214,7 @@ class QuickBridge(Bridge):
         """It is over, however it was left, and can be made anew."""
         if self.process is not None and self.process.poll() is None:
             self.stop()
-        self.nursery.forget(self.environment)
+        self.nursery.end_all(self.environment)
         if (self.seen / "bridge.sqlite3").exists():
             assert [one for one in self._unallowed() if one not in self.played_unallowed] == []
 

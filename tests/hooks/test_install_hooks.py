@@ -28,7 +28,6 @@ from hooks_app.producer.shell_command import (
     hook_command,
     quoted,
 )
-from tests.faults.quick import nursery
 from tests.run.terminal import Program
 
 SPOOL = '/home/dev/my bridge\'s "data"/spool'
@@ -226,7 +225,6 @@ def test_it_asks_and_without_a_terminal_does_nothing_unless_told(tmp_path: Path)
     with Program(environment, *command, "--remove", terminal=False) as program:
         assert program.ended() == 1, program.shown
     assert " make hooks ARGS='--remove --yes'" in program.shown
-    nursery.forget(environment)
 
 
 # -- other agents than Claude Code -----------------------------------------------------------------

@@ -31,7 +31,7 @@ from tests import portable
 from tests.agents.drive import carrying
 from tests.conformance.agent_tools import PROGRAM
 from tests.conformance.bridge import Bridge
-from tests.faults.quick import QuickBridge, nursery
+from tests.faults.quick import QuickBridge
 from tests.hooks.conftest import put, waiting
 from tests.hooks.scripted import ScriptedBridge
 from tests.servers import free_port
@@ -66,8 +66,6 @@ def doctor(
     """`doctor --json` of this bridge with these settings; it executes `first` before all else."""
     asked = QuickBridge(bridge.directory, first=first, **bridge.settings | settings)
     done = asked.manage("doctor", "--json", *words, check=False)
-    if settings:
-        nursery.forget(asked.environment)
     assert done.stdout and not done.stderr, done
     return done
 

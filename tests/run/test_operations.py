@@ -22,7 +22,7 @@ from tests.conformance.bridge import Bridge, query
 from tests.conformance.phone import Phone
 from tests.conformance.samples import new_session, prompt
 from tests.faults.load import Poster
-from tests.faults.quick import QuickBridge, nursery
+from tests.faults.quick import QuickBridge
 from tests.servers import Postgres, wait_until
 
 POSTERS = 4
@@ -69,12 +69,11 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def idle(template: Path, tmp_path: Path) -> Iterator[Bridge]:
+def idle(template: Path, tmp_path: Path) -> Bridge:
     """One with a copy of it, which does not run."""
     made = QuickBridge(tmp_path)
     shutil.copytree(template, made.data)
-    yield made
-    nursery.forget(made.environment)
+    return made
 
 
 @pytest.fixture
@@ -151,7 +150,6 @@ def backed_up_while_posting(
 def saved(template: Path) -> Path:
     bridge = QuickBridge(template.parent)
     said = bridge.manage("backup").stdout
-    nursery.forget(bridge.environment)
     (made,) = (template / "backups").iterdir()
     assert str(made) in said
     moved = made.rename(template.with_name(made.name))

@@ -20,7 +20,7 @@ from tests.conformance.approvals import decide, notifications, of
 from tests.conformance.phone import Phone
 from tests.conformance.terminal import take_back
 from tests.conformance.test_attachments import PNG, fetch, sent
-from tests.faults.quick import QuickBridge, nursery
+from tests.faults.quick import QuickBridge
 from tests.servers import PATIENCE, wait_until
 
 
@@ -164,7 +164,6 @@ def test_a_conversation_of_which_the_log_has_nothing(
             return not agents.log_of(late, session_id)
 
         wait_until(forgotten)
-        nursery.forget(bridge.environment)
     with bridge.phones() as [late]:
         late.join(session_id)
         paused = late.expect("replay_buffer", session_id=session_id)["payload"]
