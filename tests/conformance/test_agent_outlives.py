@@ -13,6 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.conformance.admin import Admin, text_of
 from tests.conformance.agent_tools import (
     Script,
     bridge_of,
@@ -108,6 +109,24 @@ def test_a_question_that_is_open(
     chosen = {"approved": "allow_once", "rejected": "reject_once"}[decision]
     assert script.lines("decided")[-1]["outcome"]["optionId"] == chosen
     assert len(script.lines("decided")) == len({one["call"] for one in script.lines("decided")})
+    end(phone, session_id)
+
+
+def test_two_bridges_that_start_at_once(bridge: Bridge, phone: Phone) -> None:
+    """One has the data directory and takes over; the other says so and touches no host."""
+    session_id = begin(bridge, phone, agent="plain")
+    say(phone, session_id, "/rate two 400 100")
+    phone.expect("stream_chunk", session_id=session_id)
+    bridge.kill()
+    started = [bridge.spawn().running for _ in range(2)]
+    wait_until(lambda: any(one.poll() is not None for one in started))
+    [refused] = [one for one in started if one.poll() is not None]
+    assert refused.poll() == 1
+    [bridge.process] = [one for one in started if one is not refused]
+    bridge.wait_ready()
+    again(bridge, phone, session_id)
+    assert words(ended(bridge, phone, session_id)).split() == [f"two-{n}" for n in range(400)]
+    assert len(bridge.hosts()) == 1
     end(phone, session_id)
 
 
@@ -277,7 +296,7 @@ def test_a_socket_of_another_user(bridge: Bridge, phone: Phone) -> None:
     phone.close()
 
 
-def test_doctor_counts_them(bridge: Bridge, phone: Phone) -> None:
+def test_doctor_and_the_admin_site_show_them(bridge: Bridge, phone: Phone) -> None:
     def told() -> tuple[str, str]:
         done = bridge.manage("doctor", "--json", check=False)
         [one] = [one for one in json.loads(done.stdout)["checks"] if one["check"] == "hosts"]
@@ -288,6 +307,11 @@ def test_doctor_counts_them(bridge: Bridge, phone: Phone) -> None:
     [host] = bridge.hosts()
     what = f"1 sessions have an agent that runs (processes {host.pid})."
     assert told() == ("ok", what)
+    [socket_path] = bridge.data.glob("hosts/*.socket")
+    admin = Admin(bridge, "host-looker")
+    listed = admin.page(f"/admin/sessions_app/session/?q={session_id}")
+    [pk] = set(re.findall(r"/admin/sessions_app/session/(\d+)/change/", listed))
+    assert str(socket_path) in text_of(admin.page(f"/admin/sessions_app/session/{pk}/change/"))
     bridge.kill()
     assert told() == (
         "warning",

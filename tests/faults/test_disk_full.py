@@ -282,3 +282,32 @@ def test_commands_on_a_disk_that_takes_nothing(disk: Disk) -> None:
     mount = ["mount", "-o", "remount,bind,ro", str(bridge.data)]
     subprocess.run([*disk.host.enter, *mount], check=True)
     assert not [command for command, words in WRITING.items() if not refused(disk, command, words)]
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_host_keeps_what_cannot_be_stored(disk: Disk, killed: bool) -> None:
+    """D79: the turn ends as it would have, each row once, for a new bridge too."""
+    bridge = disk.bridge
+    with bridge.phones() as [phone]:
+        session_id = agents.begin(bridge, phone)
+        agents.say(phone, session_id, "/sleep 4")
+        phone.expect("stream_chunk", session_id=session_id)
+        began = time.monotonic()
+        disk.store_nothing()
+        wait_until(lambda: time.monotonic() - began > 5, "the turn is over")
+        assert bridge.session(session_id)["turn"] != "idle"
+        if killed:
+            bridge.kill()
+        disk.free()
+        if killed:
+            bridge.start()
+        wait_until(lambda: bridge.session(session_id)["turn"] == "idle")
+        phone.close()
+        phone.ready().join(session_id)
+        kept = agents.log_of(phone, session_id)
+        kinds = [one["type"] for one in kept if one["type"] in ("stream_start", "stream_end")]
+        assert kinds == ["stream_start", "stream_end"]
+        numbers, rest = agents.words(kept).split("Slept")
+        assert rest.split() == ["for", "4", "seconds."]
+        assert numbers.split() == [str(n + 1) for n in range(len(numbers.split()))]
+        agents.end(phone, session_id)

@@ -10,7 +10,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from tests.conformance.agents import begin, end
+from bridge_project.kernel import limits
+from tests.conformance.agents import begin, end, log_of, say, words
 from tests.conformance.bridge import Bridge
 from tests.conformance.https import Response, assert_error
 from tests.conformance.samples import new_session, prompt
@@ -123,6 +124,27 @@ def test_a_socket_outlives_its_database(stores: Stores, tmp_path: Path) -> None:
             end(phone, session_id)
             wait_until(lambda: "call=leave" in bridge.log.read_text(), "it waits")
             phone.ping()
+
+
+def test_a_turn_outlives_a_database_that_is_away(stores: Stores) -> None:
+    """D79: for longer than a lease; what was said meanwhile is kept, once and in order."""
+    bridge = stores.bridges[0]
+    with bridge.phones() as (phone,):
+        session_id = begin(bridge, phone)
+        say(phone, session_id, "/sleep 3")
+        phone.expect("stream_chunk", session_id=session_id)
+        stores.postgres.stop(signal.SIGINT)
+        away = time.monotonic()
+        wait_until(lambda: time.monotonic() - away > 2 * limits.LEASE_SECONDS, "the lease is over")
+        stores.postgres.start()
+        wait_healthy(stores.bridges)
+        wait_until(lambda: bridge.session(session_id)["turn"] == "idle")
+        phone.close()
+        phone.ready().join(session_id)
+        kept = log_of(phone, session_id)
+        assert [one["type"] for one in kept].count("stream_end") == 1
+        assert words(kept).endswith("Slept for 3 seconds.")
+        end(phone, session_id)
 
 
 @pytest.mark.spec("http.health.degraded")
