@@ -3,6 +3,7 @@
 import os
 import time
 from datetime import timedelta
+from pathlib import Path
 
 from django.db import transaction
 
@@ -53,7 +54,7 @@ def _store(
     if away:
         mark(True)  # before the devices are told; if this is not stored, `follow` takes it back
     else:
-        transaction.on_commit(lambda: mark(False))
+        transaction.on_commit(lambda: mark(is_away()))
     box.append_to_all(encode(PresenceState(**_of(known).model_dump()), id=row_id))
     audit.record("away" if away else "back", actor=actor, device=device, who=who)
     return True
@@ -85,8 +86,11 @@ def follow() -> None:
     if Presence.objects.filter(pk=1, away=True, since__lte=long).exists():
         with outbox() as box:
             come_back(box, AuditEntry.Actor.BRIDGE)
-    else:
-        mark(is_away())
+    elif is_away():
+        mark(True)
+    elif os.path.lexists(_path()):
+        with outbox():  # nobody stores meanwhile that the owner is away
+            mark(is_away())
 
 
 def mark(away: bool) -> None:
@@ -94,7 +98,7 @@ def mark(away: bool) -> None:
 
     It is renewed now and then: a hook that nobody sees waits for no bridge that hangs.
     """
-    path = conf.bridge_data_dir / "spool" / "away"
+    path = _path()
     try:
         age = time.time() - path.lstat().st_mtime
     except FileNotFoundError:
@@ -105,3 +109,7 @@ def mark(away: bool) -> None:
         write_private_file(path, b"")
     elif away and age is not None and not 0 <= age < limits.AWAY_MARK_SECONDS:
         os.utime(path)
+
+
+def _path() -> Path:
+    return conf.bridge_data_dir / "spool" / "away"

@@ -23,7 +23,7 @@ from tests.conformance.bridge import Bridge
 from tests.conformance.phone import Phone
 from tests.conformance.samples import new_session
 from tests.conformance.terminal import SOONER, Terminal, shown, until
-from tests.faults.quick import bridge_of_module
+from tests.faults.quick import QuickBridge, bridge_of_module
 from tests.servers import wait_until
 from tests.short import short
 
@@ -486,3 +486,32 @@ def test_it_is_over_by_a_prompt_at_the_desk(phone: Phone, agent: Terminal) -> No
     phone.forget()
     agent.hook("UserPromptSubmit", prompt="I am here")
     presence(phone, False, None)
+
+
+SLOW_LOOK = """
+import threading, time
+from sessions_app import away
+looked = away.is_away
+def slowly():
+    found = looked()
+    if not found and threading.current_thread().name.startswith("terminals"):
+        time.sleep(2)
+    return found
+away.is_away = slowly
+"""
+
+
+def test_a_look_from_before_takes_no_mark_away(tmp_path: Path) -> None:
+    """The hooks know by a file, which is there as soon as the phone is told."""
+    more = short("PROCESS_CHECK_SECONDS", "TERMINAL_CHECK_SECONDS")
+    with QuickBridge(tmp_path, first=SLOW_LOOK, **more) as bridge, bridge.phones(1) as (phone,):
+        mark = bridge.data / "spool" / "away"
+        mark.parent.mkdir(mode=0o700, exist_ok=True)
+        for _ in range(2):
+            assert phone.request("presence_set", {"away": True})["payload"]["away"] is True
+            until = time.monotonic() + 3
+            while time.monotonic() < until:
+                assert mark.exists()
+                phone.stay(0.05)
+            phone.request("presence_set", {"away": False})
+            wait_until(lambda: not mark.exists())
