@@ -21,8 +21,13 @@ from tests.conformance.bridge import REPOSITORY, Bridge
 from tests.servers import wait_until
 
 DEPLOY = REPOSITORY / "docs/deploy"
-# each with where it expects the bridge
-UNITS = {"bridge.service": "%h/bridge", "bridge@.service": "/srv/bridge"}
+# each with where it expects the bridge, or its command
+COMMAND = "%h/.local/bin/agent-bridge"
+UNITS = {
+    "bridge.service": "%h/bridge",
+    "bridge@.service": "/srv/bridge",
+    "agent-bridge.service": COMMAND,
+}
 EXPOSURE_MAX = 25  # of 100; 17 was seen, and 20 where the user is root
 
 
@@ -51,7 +56,7 @@ def placed(name: str, directory: Path) -> Path:
     here.symlink_to(REPOSITORY)
     python.symlink_to(sys.executable)
     text = text.replace(f"{UNITS[name]}/.venv/bin/python", str(python))
-    path.write_text(text.replace(UNITS[name], str(here)))
+    path.write_text(text.replace(UNITS[name], str(python if UNITS[name] == COMMAND else here)))
     return path
 
 
@@ -82,6 +87,8 @@ def test_what_a_unit_says(name: str) -> None:
     least = 2 * limits.STOP_SECONDS + limits.CLOSE_WAIT_SECONDS + 10
     assert int(options["TimeoutStopSec"]) >= least
     assert options["RestartPreventExitStatus"] == str(NEEDS_A_PERSON)  # its database is gone
+    # a restart finds the agents again (D79)
+    assert options["KillMode"] == "process" and "--keep-agents" in options["ExecStart"].split()
     given = re.findall("^Environment=(.*)$", (DEPLOY / name).read_text(), re.MULTILINE)
     known = {field.upper() for field in Conf.model_fields} | {"PYTHONDONTWRITEBYTECODE"}
     assert {word.partition("=")[0] for line in given for word in shlex.split(line)} <= known

@@ -12,6 +12,7 @@ from typing import Any, Final, NoReturn
 
 import structlog
 
+from bridge_project.kernel import limits
 from bridge_project.kernel.config import conf
 from bridge_project.kernel.picture_files import Picture
 from sessions_app.agents import events
@@ -80,7 +81,7 @@ class JoinedDriver(CodexDriver):
         loaded = await desk.loaded(self._connection)
         if self._thread not in loaded:
             raise OpenElsewhere(_NOT_LOADED)
-        models = await ask("model/list", limit=100)
+        models = await ask("model/list", limit=limits.AGENT_OPTIONS)
         self._threads.add(self._thread)
         for other in {*loaded} - self._threads:  # subagents', which may ask now
             self._note_thread(part(await ask("thread/read", threadId=other), "thread"))
