@@ -272,18 +272,6 @@ def test_commands_on_a_full_disk(disk: Disk) -> None:
     assert not list(disk.data.glob("backups/*"))
 
 
-def test_commands_on_a_disk_that_takes_nothing(disk: Disk) -> None:
-    """Mounted read-only. The last test, for it stays so."""
-    bridge = disk.bridge
-    bridge.settings["DJANGO_SUPERUSER_PASSWORD"] = "a long password"
-    bridge.mint("--name", "known")
-    assert bridge.stop() == 0
-    bridge.manage("backup", str(bridge.data / "../kept.tar.gz"))
-    mount = ["mount", "-o", "remount,bind,ro", str(bridge.data)]
-    subprocess.run([*disk.host.enter, *mount], check=True)
-    assert not [command for command, words in WRITING.items() if not refused(disk, command, words)]
-
-
 @pytest.mark.parametrize("killed", [False, True])
 def test_a_host_keeps_what_cannot_be_stored(disk: Disk, killed: bool) -> None:
     """D79: the turn ends as it would have, each row once, for a new bridge too."""
@@ -311,3 +299,15 @@ def test_a_host_keeps_what_cannot_be_stored(disk: Disk, killed: bool) -> None:
         assert rest.split() == ["for", "4", "seconds."]
         assert numbers.split() == [str(n + 1) for n in range(len(numbers.split()))]
         agents.end(phone, session_id)
+
+
+def test_commands_on_a_disk_that_takes_nothing(disk: Disk) -> None:
+    """Mounted read-only. The last test, for it stays so."""
+    bridge = disk.bridge
+    bridge.settings["DJANGO_SUPERUSER_PASSWORD"] = "a long password"
+    bridge.mint("--name", "known")
+    assert bridge.stop() == 0
+    bridge.manage("backup", str(bridge.data / "../kept.tar.gz"))
+    mount = ["mount", "-o", "remount,bind,ro", str(bridge.data)]
+    subprocess.run([*disk.host.enter, *mount], check=True)
+    assert not [command for command, words in WRITING.items() if not refused(disk, command, words)]
