@@ -79,10 +79,15 @@ from devices_app import web_client
 web_client.DIRECTORY = pathlib.Path(os.environ["CLIENT"])
 """
 
-    def upgrade(self) -> None:
+    def upgrade(self, *, stays: bool) -> None:
+        """Serve a newer version; its worker takes over when it is told to, or ``stays`` waiting."""
         self.stop()
-        with (Path(self.settings["CLIENT"]) / "app.css").open("a") as stylesheet:
+        client = Path(self.settings["CLIENT"])
+        with (client / "app.css").open("a") as stylesheet:
             stylesheet.write("\n/* a newer version */\n")
+        if stays:
+            worker = client / "sw.js"
+            worker.write_text(worker.read_text().replace("worker.skipWaiting()", "null"))
         self.start()
 
 
@@ -93,9 +98,13 @@ def upgradable(tmp_path: Path) -> Iterator[Upgradable]:
         yield bridge
 
 
-@pytest.mark.parametrize("trusted", [True, False], ids=["with a worker", "without"])
+@pytest.mark.parametrize(
+    ("trusted", "stays"),
+    [(True, False), (True, True), (False, False)],
+    ids=["with a worker", "whose successor does not take over", "without"],
+)
 def test_a_newer_version_waits_for_a_tap(
-    trusted: bool, make_page: MakePage, upgradable: Upgradable
+    trusted: bool, stays: bool, make_page: MakePage, upgradable: Upgradable
 ) -> None:
     page = make_page(upgradable, trusted=trusted)
     # the browser asks in its own time for what the newer bridge does not have
@@ -109,7 +118,7 @@ def test_a_newer_version_waits_for_a_tap(
     page.wait_whole()  # the newer bridge has no module of this version
     before = page.js(VERSION)
     page.js("window.untouched = true")
-    upgradable.upgrade()
+    upgradable.upgrade(stays=stays)
     page.wait_text("The bridge has a newer version of this page")
     assert page.js("window.untouched") is True, "it does not reload by itself"
     assert page.js(VERSION) == before

@@ -4,6 +4,7 @@
 import { askOrigin } from "./requests.js";
 
 const WORKER = "/app/sw.js";
+const TAKE_OVER_MS = 3_000; // for a worker that was told to; some browsers leave it waiting
 const VERSION = new URL(import.meta.url).pathname.split("/")[2];
 
 /** The findings so far. @type {Served} */
@@ -97,7 +98,7 @@ export async function useNewer() {
   if (waiting && !takenOver) {
     navigator.serviceWorker.addEventListener("controllerchange", () => location.reload());
     waiting.postMessage("take over");
-    return;
+    await new Promise((go) => setTimeout(go, TAKE_OVER_MS));
   }
   // A worker that could not fetch the new version would serve the old one again.
   if (!takenOver) await registration?.unregister();
