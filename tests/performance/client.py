@@ -83,7 +83,7 @@ def _catch_up(report: Report, page: Page, session: str, rounds: int) -> None:
         with ours.phones() as [phone]:
             page.js(BACK)
             _freeze(page)
-            asks = agents.begin(ours, phone)
+            asks, other = agents.begin(ours, phone), agents.begin(ours, phone)
             agents.tool(phone, asks, command=f"echo waiting {turn}")
             _post(ours, session, number, ROWS)
             number += ROWS
@@ -91,7 +91,6 @@ def _catch_up(report: Report, page: Page, session: str, rounds: int) -> None:
             _wake(page)
             began = time.monotonic()
             waiting.append(_since_woken(page))
-            other = agents.begin(ours, phone)
             page.js("void ([window.wanted, window.carded] = [arguments[0]])", f"echo live {turn}")
             agents.tool(phone, other, command=f"echo live {turn}")
             live.append(_since_woken(page))

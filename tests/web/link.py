@@ -1,5 +1,6 @@
 """The network between a phone and the bridge, which can be cut, and a stranger's site in it."""
 
+import queue
 import socket
 import ssl
 import threading
@@ -11,7 +12,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from tests.conformance.bridge import Bridge
 from tests.servers import free_port
 
+UNDER_WAY = 64  # parts of 64 KB at most that a delay holds
 Pair = tuple[socket.socket, socket.socket]
+Parts = queue.Queue[tuple[float, bytes]]  # each with the time at which it arrives
 
 
 class Link:
@@ -83,6 +86,8 @@ class Link:
             client.close()
             return
         pair = client, bridge
+        for end in pair:
+            end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._pairs.append(pair)
         if not self._up:
             self._end()
@@ -94,6 +99,8 @@ class Link:
     def _carry(
         self, pair: Pair, source: socket.socket, sink: socket.socket, *gates: threading.Event
     ) -> None:
+        parts = Parts(UNDER_WAY)
+        threading.Thread(target=self._arrive, args=(pair, sink, parts), daemon=True).start()
         with suppress(OSError):
             while data := source.recv(65536):
                 for gate in gates:
@@ -101,14 +108,24 @@ class Link:
                 if self.ended_by and self.ended_by in data:
                     self.ended_by = None
                     break
-                if pair in self._lost:
-                    continue
-                if self.delay:
-                    time.sleep(self.delay)
+                if pair not in self._lost:
+                    parts.put((time.monotonic() + self.delay, data))
+        parts.put((time.monotonic() + self.delay, b""))
+
+    def _arrive(self, pair: Pair, sink: socket.socket, parts: Parts) -> None:
+        """Hand on each part when its time has come; what is behind it is under way meanwhile."""
+        ended = False
+        while not ended:
+            due, data = parts.get()
+            time.sleep(max(0.0, due - time.monotonic()))
+            try:
                 sink.sendall(data)
+            except OSError:
+                ended = True
+            ended = ended or not data
         if pair in self._lost:
             return  # nobody is told of the end either
-        for end in (source, sink):
+        for end in pair:
             with suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
 

@@ -162,6 +162,9 @@ export class Engine {
 
   /** @param {Wire.Message} message */
   receive(message) {
+    const { notification_type: kind, session_id: session } = /** @type {any} */ (message.payload);
+    // Only who has joined is sent what is asked: what came before is stored meanwhile.
+    if (kind === "approval_required" && session) this.follow(session);
     this.incoming.push(message);
     this.working ??= this.work().finally(() => (this.working = null));
   }
@@ -305,7 +308,6 @@ export class Engine {
     }
     if (type !== "notification") return;
     const { notification_type: kind, data } = payload;
-    if (kind === "approval_required" && session) this.follow(session);
     if (kind === "approval_decided") {
       const dropped = this.outgoing.dropDecisions(approvalKey(session, data.tool_call_id));
       if (dropped && data.device !== this.home.device)

@@ -4,7 +4,7 @@
 import { h } from "./dom.js";
 
 const WINDOW = 200; // items that stand in the DOM at once
-const TAIL = 24; // of them while the list follows its end: more than a screen holds
+const TAIL = 16; // of them while the list follows its end: more than a screen holds
 const STEP = 60;
 const NEAR = 600; // pixels from an end at which more is shown
 const AT_END = 40;
