@@ -43,9 +43,10 @@ def test_code_has_colours(page: Page, bridge: Bridge, phone: Phone, axe: str) ->
     page.wait("CSS.highlights.size === 0")
     page.show_as(PHONE)
     coloured(page, "word", "def", "return")
-    agents.ask(phone, session, "Look:\n\n```js\nlet a = 2;\n```\n")
+    agents.ask(phone, session, "Look:\n\n```js\nlet a = 2;\n```\n\n```\njs\nlet b = 3;\n```\n")
     page.tap(".tabs a", "Chat")
-    coloured(page, "word", "let")
+    page.find("code", "let b = 3;")
+    coloured(page, "word", "let")  # the other block's first line is code, not its language
 
 
 def light(colour: str) -> float:

@@ -38,7 +38,7 @@ function render(block, depth = 0) {
       ? blocksOf(inside).map((one) => render(one, depth + 1))
       : [h("p", {}, inside.join("\n"))];
   if (type === "code") {
-    const language = /^\s*[`~]+\s*([\w+.-]+)/.exec(source)?.[1];
+    const language = /^\s*[`~]+[ \t]*([\w+.-]+)/.exec(source)?.[1];
     return h("pre", { tabindex: "0" }, h("code", { data: language && { language } }, text));
   }
   if (type === "heading") return h(`p.heading.h${level}`, {}, inline(text));
