@@ -132,7 +132,11 @@ def _with_all(words: Sequence[str]) -> Q:
 
 
 def find(query: str, limit: int, before: datetime | None) -> tuple[list[SearchHit], bool]:
-    """Return the newest hits older than ``before``, and whether there are more."""
+    """Return the newest hits older than ``before``, and whether there are more.
+
+    The next page is asked for by the last one's time, in milliseconds: a page ends with a
+    millisecond, and so may have more than ``limit`` hits, as a batch of events has one time.
+    """
     words = _words(query)
     if not words:
         return [], False
@@ -140,17 +144,27 @@ def find(query: str, limit: int, before: datetime | None) -> tuple[list[SearchHi
     texts = texts.only("at", "text", "where", "message_id", "session__session_id", "session__title")
     if before is not None:
         texts = texts.filter(at__lt=before)
-    found = [
-        (one.at, _hit(one.session, one.at, one.where, one.text, words, one.message_id))
-        for one in texts.order_by("-at")[: limit + 1]
-    ]
-    found += [
-        (one.last_activity_at, _hit(one, one.last_activity_at, where, text, words))
+    hits: list[SearchHit] = []
+    for one in texts.order_by("-at").iterator(limit + 1):
+        hits.append(_hit(one.session, one.at, one.where, one.text, words, one.message_id))
+        if len(hits) > _page(hits, limit):
+            break
+    hits += [
+        _hit(one, one.last_activity_at, where, text, words)
         for one, where, text in _named(words)
         if before is None or one.last_activity_at < before
     ]
-    found.sort(key=lambda one: one[0], reverse=True)
-    return [hit for _, hit in found[:limit]], len(found) > limit
+    hits.sort(key=lambda hit: hit.at, reverse=True)
+    end = _page(hits, limit)
+    return hits[:end], len(hits) > end
+
+
+def _page(hits: Sequence[SearchHit], limit: int) -> int:
+    """Return how many of the hits, newest first, are the first page."""
+    end = limit
+    while 0 < end < len(hits) and hits[end].at == hits[end - 1].at:
+        end += 1
+    return end
 
 
 def sessions_with(query: str) -> QuerySet[Session]:

@@ -133,7 +133,8 @@ class HistoryList(ClientPayload):
 class SessionSearch(ClientPayload):
     """Search titles, directories, prompts and final answers, newest first (D73).
 
-    A hit has all words of ``query``, in whatever case; ``before``: only what is older.
+    A hit has all words of ``query``, in whatever case; ``before``: only what is older. What came
+    in the millisecond of the last hit comes with it, also beyond ``limit``.
     """
 
     type = "session_search"
