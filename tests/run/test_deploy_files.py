@@ -3,6 +3,7 @@
 import configparser
 import getpass
 import os
+import plistlib
 import re
 import shlex
 import shutil
@@ -92,6 +93,19 @@ def test_what_a_unit_says(name: str) -> None:
     given = re.findall("^Environment=(.*)$", (DEPLOY / name).read_text(), re.MULTILINE)
     known = {field.upper() for field in Conf.model_fields} | {"PYTHONDONTWRITEBYTECODE"}
     assert {word.partition("=")[0] for line in given for word in shlex.split(line)} <= known
+
+
+def test_what_the_job_of_launchd_says() -> None:
+    """What the units of systemd say, as far as launchd can be told."""
+    job = plistlib.loads((DEPLOY / "agent-bridge.plist").read_bytes())
+    unit = (DEPLOY / "agent-bridge.service").read_text()
+    (start,) = re.findall("^ExecStart=(.*)$", unit, re.MULTILINE)
+    assert job["ProgramArguments"] == start.replace("%h", "/Users/you").split()
+    stop = re.search(r"^TimeoutStopSec=(\d+)$", unit, re.MULTILINE)
+    assert stop is not None and job["ExitTimeOut"] == int(stop[1])
+    # after an orderly stop it stays down, and its end ends no agent (D79)
+    assert job["KeepAlive"] == {"SuccessfulExit": False} and job["AbandonProcessGroup"] is True
+    assert job["Umask"] == 0o077 and job["RunAtLoad"] is True
 
 
 def instructions(keyword: str) -> list[str]:

@@ -109,7 +109,8 @@ def test_the_wheel_has_all_that_it_needs_and_no_more(wheel: Path) -> None:
     files = {path.relative_to(REPOSITORY).as_posix() for path in tracked()}
     wanted = {name for name in files if name.partition("/")[0] in PACKAGES}
     assert code == {name for name in wanted if not name.endswith(".d.ts")}
-    assert any(name.endswith("/share/agent-bridge/agent-bridge.service") for name in names)
+    for service in ("agent-bridge.service", "agent-bridge.plist"):
+        assert any(name.endswith(f"/share/agent-bridge/{service}") for name in names)
 
 
 def test_the_environment_is_whole_and_small(programs: Path) -> None:

@@ -1,7 +1,8 @@
-"""`upgrade` and `uninstall` of a bridge that a `systemctl` of the tests or a terminal runs."""
+"""`upgrade` and `uninstall` of a bridge that a terminal runs, or a manager of the tests."""
 
 import json
 import os
+import plistlib
 import shlex
 import subprocess
 import sys
@@ -20,15 +21,19 @@ from tests.servers import Running, wait_until
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.slow]
 
-SYSTEMCTL = Path(__file__).with_name("systemctl").read_text()
+JOB = plistlib.loads((REPOSITORY / "docs/deploy/agent-bridge.plist").read_bytes())
 
 
 class Machine(QuickBridge):
-    """A bridge of a user with an agent's settings file and, once asked for, a systemd unit."""
+    """A bridge of a user with an agent's settings file and, once asked for, a service.
 
-    def __init__(self, directory: Path) -> None:
-        self.home, self.bin = directory / "home", directory / "bin"
-        self.unit = self.home / ".config/systemd/user/bridge.service"
+    ``manager``: systemctl or launchctl, as it is called; the tests have programs of these names.
+    """
+
+    def __init__(self, directory: Path, manager: str = "") -> None:
+        self.home, self.bin, self.manager = directory / "home", directory / "bin", manager
+        user, job = ".config/systemd/user/bridge.service", "Library/LaunchAgents/agent-bridge.plist"
+        self.unit = self.home / (job if manager == "launchctl" else user)
         super().__init__(directory)
         for made in (self.home / ".claude", self.bin):
             made.mkdir(parents=True)
@@ -42,20 +47,33 @@ class Machine(QuickBridge):
         without = {k: v for k, v in super().environment.items() if k != "CLAUDE_CONFIG_DIR"}
         return without | mine
 
-    def install_unit(self) -> None:
+    @property
+    def unit_text(self) -> str:
+        """The file of docs/deploy, for this checkout and this data directory."""
+        own = {"BRIDGE_DATA_DIR": str(self.data)}
+        if self.manager == "launchctl":
+            command = [sys.executable, "manage.py", "serve", "--keep-agents"]
+            start = {"ProgramArguments": command, "WorkingDirectory": str(REPOSITORY)}
+            return plistlib.dumps(JOB | start | {"EnvironmentVariables": own}).decode()
         text = (REPOSITORY / "docs/deploy/bridge.service").read_text()
         python = f'ExecStart="{sys.executable}"'
         text = text.replace("ExecStart=%h/bridge/.venv/bin/python", python)
-        own = f'[Service]\nEnvironment="BRIDGE_DATA_DIR={self.data}"\n'
-        text = text.replace("%h/bridge", str(REPOSITORY)).replace("[Service]\n", own)
+        (setting,) = (f'[Service]\nEnvironment="{name}={value}"\n' for name, value in own.items())
+        return text.replace("%h/bridge", str(REPOSITORY)).replace("[Service]\n", setting)
+
+    def start_service(self) -> None:
         self.unit.parent.mkdir(parents=True)
-        self.unit.write_text(text)
-        systemctl = self.bin / "systemctl"
-        program = systemctl.with_suffix(".py")
-        program.write_text(SYSTEMCTL)
+        self.unit.write_text(self.unit_text)
+        program = Path(__file__).with_name(self.manager)
         words = shlex.join([sys.executable, str(program)])  # which may have spaces
-        systemctl.write_text(f'#!/bin/sh\nexec {words} "$@"\n')
-        systemctl.chmod(0o755)
+        called = self.bin / self.manager
+        called.write_text(f'#!/bin/sh\nPLACE={shlex.quote(str(self.bin))} exec {words} "$@"\n')
+        called.chmod(0o755)
+        user = ["--user", "start", self.unit.name]
+        job = ["bootstrap", f"gui/{os.getuid()}", str(self.unit)]
+        start = job if self.manager == "launchctl" else user
+        subprocess.run([str(called), *start], env=self.environment, check=True, timeout=30)
+        wait_until(self.answers, "the service answers")
 
     @property
     def service_process(self) -> psutil.Process | None:
@@ -84,14 +102,13 @@ def machine(tmp_path: Path) -> Iterator[Machine]:
         yield made
 
 
-@pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
+@pytest.fixture(scope="module", params=["systemctl", "launchctl"])
+def served(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Machine]:
     """One that runs as a service, and has the agent's hooks; the last test uninstalls it."""
-    with closing(Machine(tmp_path_factory.mktemp("served"))) as made:
-        made.install_unit()
-        start = [str(made.bin / "systemctl"), "--user", "start", "bridge.service"]
-        subprocess.run(start, env=made.environment, check=True, timeout=30)
-        wait_until(made.answers, "the service answers")
+    with closing(Machine(tmp_path_factory.mktemp("served"), request.param)) as made:
+        made.start_service()
         made.manage("install_hooks", "--yes")
         assert "hooks" in json.loads(made.agent_settings.read_text())
         yield made
@@ -101,7 +118,8 @@ def test_upgrade_restarts_the_service(served: Machine) -> None:
     session_id, before = new_session(), served.service_process
     served.accept(prompt(session_id, 1))
     said = served.manage("upgrade").stdout
-    assert "bridge.service runs again" in said and "make run" not in said
+    name = {"systemctl": "bridge.service", "launchctl": "agent-bridge"}[served.manager]
+    assert f"{name} runs again" in said and "make run" not in said
     after = served.service_process
     assert before is not None and after is not None and before.pid != after.pid
     assert served.answers() and served.knows(session_id)
@@ -113,7 +131,11 @@ def test_a_service_that_may_not_be_stopped_runs_on(served: Machine) -> None:
         done = served.manage(*command, check=False)
         assert done.returncode == 1
         assert "Access denied" in done.stderr
-        assert "Run `systemctl --user stop bridge.service`, then this again" in done.stderr
+        stop = {
+            "systemctl": "systemctl --user stop bridge.service",
+            "launchctl": f"launchctl bootout gui/{os.getuid()}/agent-bridge",
+        }[served.manager]
+        assert f"Run `{stop}`, then this again" in done.stderr
         assert served.answers() and served.unit.exists()
     (served.bin / "denied").unlink()
 
@@ -124,7 +146,8 @@ def test_uninstall_takes_out_hooks_and_service_and_keeps_the_data(served: Machin
     assert served.agent_settings.read_text() == '{"model": "opus"}\n', "as it was before"
     assert not served.unit.exists()
     asked = (served.bin / "asked").read_text()
-    assert "disable --now bridge.service" in asked and "daemon-reload" in asked
+    if served.manager == "systemctl":
+        assert "disable --now bridge.service" in asked and "daemon-reload" in asked
     assert process is not None
     process.wait(30)
     assert f"The data is kept: {served.data}" in said and "rm -rf" in said

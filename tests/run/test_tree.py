@@ -16,7 +16,7 @@ TEXT = {".py", ".md", ".toml", ".txt", ".json", ".html", ".js", ".ts", ".css", "
 FORBIDDEN = {
     "a directory of one machine": re.compile(
         re.escape(f"{REPOSITORY}/")
-        + r"|(?<![\w.}])/(?:root|opt(?!/homebrew/bin)|Users)/\w|(?<![\w.}])/home/(?!me\b|you\b|a\b|alice\b|dev\b|user\b|jane\b)\w+/"
+        + r"|(?<![\w.}])/(?:root|opt(?!/homebrew/bin)|Users(?!/you\b))/\w|(?<![\w.}])/home/(?!me\b|you\b|a\b|alice\b|dev\b|user\b|jane\b)\w+/"
     ),
     "a package index": re.compile(
         r"--(?:extra-)?index-url|--find-links|--trusted-host|\bpypi\.(?:org|python)|pythonhosted"

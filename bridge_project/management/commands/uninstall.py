@@ -84,15 +84,15 @@ def _remove_code(data: Path, *, kept: bool) -> str:
 
 
 def _remove_services() -> list[str]:
-    """Remove the bridge's systemd units; return commands that a person must run."""
+    """Remove the bridge's services; return commands that a person must run."""
     left = []
     for unit in service.units(conf):
         try:
             unit.remove()
         except (CommandError, OSError):
-            sudo = "sudo " if unit.manager == service.SYSTEM else ""
+            sudo = "sudo " if unit.by_root else ""
             remove = f"{sudo}rm {shlex.quote(str(unit.file))}"
-            left.append(f"{unit.command('disable', '--now')}; {remove}")
+            left.append(f"{unit.command('remove')}; {remove}")
     return left
 
 
