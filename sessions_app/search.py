@@ -5,9 +5,12 @@ The index follows the log beside whatever appends to it, and so also covers a lo
 
 import asyncio
 import json
+import time
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import lru_cache
 
 import structlog
 from django.db import transaction
@@ -23,8 +26,9 @@ from sessions_app.models import LogRow, Said, SaidUpTo, Session
 
 log = structlog.get_logger("bridge.search")
 
-ROWS_AT_ONCE = 500  # in one transaction: nobody waits long for it
+ROWS_AT_ONCE = 200  # in one transaction: nobody waits long for it
 LOOK_SECONDS = 1.0
+KEPT_FOLDED = 8192  # titles and directories
 EXCERPT_CHARS = 160
 EXCERPT_BEFORE = 40  # of these, before the first word
 _TYPES = ("agent_event", "stream_end")  # of rows that have or end a text
@@ -34,8 +38,12 @@ _TYPES = ("agent_event", "stream_end")  # of rows that have or end a text
 
 
 async def follow() -> None:
-    """Index what is appended to the log, until it is cancelled."""
+    """Index what is appended to the log, until it is cancelled.
+
+    An old log takes minutes: half of the time is left to what the bridge does meanwhile.
+    """
     while True:
+        began = time.monotonic()
         try:
             behind = await thread.run(index_some)
         except STORAGE_ERRORS:
@@ -44,7 +52,7 @@ async def follow() -> None:
             log.exception("not_indexed")
             failure_alerts.report("INTERNAL_ERROR", "search")
             behind = False
-        await asyncio.sleep(0 if behind else LOOK_SECONDS)
+        await asyncio.sleep(time.monotonic() - began if behind else LOOK_SECONDS)
 
 
 def index_some() -> bool:
@@ -118,6 +126,22 @@ def forget_old() -> int:
 # -- the search ------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True)
+class _Found:
+    at: datetime
+    session_id: str
+    title: str
+    where: str
+    text: str
+    message_id: str = ""
+
+
+@lru_cache(KEPT_FOLDED)
+def _fold_name(text: str) -> str:
+    """Fold a title or a directory, which every search compares."""
+    return _fold(text)
+
+
 def _fold(text: str) -> str:
     """Return a text as it is compared: in whatever case, width or composition."""
     return unicodedata.normalize("NFKC", clean(text)).casefold()
@@ -144,62 +168,58 @@ def find(query: str, limit: int, before: datetime | None) -> tuple[list[SearchHi
     texts = texts.only("at", "text", "where", "message_id", "session__session_id", "session__title")
     if before is not None:
         texts = texts.filter(at__lt=before)
-    hits: list[SearchHit] = []
-    for one in texts.order_by("-at").iterator(limit + 1):
-        hits.append(_hit(one.session, one.at, one.where, one.text, words, one.message_id))
-        if len(hits) > _page(hits, limit):
-            break
-    hits += [
-        _hit(one, one.last_activity_at, where, text, words)
-        for one, where, text in _named(words)
-        if before is None or one.last_activity_at < before
+    found = [
+        _Found(
+            one.at, one.session.session_id, one.session.title, one.where, one.text, one.message_id
+        )
+        for one in _newest(texts.order_by("-at"), limit)
     ]
-    hits.sort(key=lambda hit: hit.at, reverse=True)
-    end = _page(hits, limit)
-    return hits[:end], len(hits) > end
-
-
-def _page(hits: Sequence[SearchHit], limit: int) -> int:
-    """Return how many of the hits, newest first, are the first page."""
+    found += [one for _, one in _named(words) if before is None or one.at < before]
+    found.sort(key=lambda one: one.at, reverse=True)
     end = limit
-    while 0 < end < len(hits) and hits[end].at == hits[end - 1].at:
+    while end < len(found) and now_text(found[end].at) == now_text(found[end - 1].at):
         end += 1
-    return end
+    return [_hit(one, words) for one in found[:end]], len(found) > end
+
+
+def _newest(texts: QuerySet[Said], limit: int) -> list[Said]:
+    """Return the newest of them to the end of a millisecond, and one more if there is one."""
+    found = list(texts[: limit + 1])
+    if len(found) <= limit or now_text(found[limit].at) != now_text(found[limit - 1].at):
+        return found
+    begin = found[limit].at.replace(microsecond=found[limit].at.microsecond // 1000 * 1000)
+    end = begin + timedelta(milliseconds=1)
+    same, rest = texts.filter(at__gte=begin, at__lt=end), texts.filter(at__lt=begin)[:1]
+    return [one for one in found if one.at >= end] + [*same, *rest]
 
 
 def sessions_with(query: str) -> QuerySet[Session]:
     """Return the sessions in which all words of a query stand together somewhere."""
     words = _words(query)
-    named = {one.pk for one, _, _ in _named(words)} if words else set()
+    named = {pk for pk, _ in _named(words)} if words else set()
     said = Said.objects.filter(_with_all(words)).values("session") if words else ()
     return Session.objects.filter(Q(pk__in=named) | Q(pk__in=said))
 
 
-def _named(words: Sequence[str]) -> Iterator[tuple[Session, str, str]]:
-    """Yield sessions whose title, or else directory, has all words; where; that text."""
-    fields = ("session_id", "title", "working_directory", "last_activity_at")
-    for one in Session.objects.only(*fields).iterator():
-        for where, text in (("title", one.title), ("directory", one.working_directory)):
-            if _has(text, words):
-                yield one, where, text
+def _named(words: Sequence[str]) -> Iterator[tuple[int, _Found]]:
+    """Yield each session whose title, or else directory, has all words, by its key."""
+    fields = ("pk", "session_id", "title", "working_directory", "last_activity_at")
+    for pk, session_id, title, directory, at in Session.objects.values_list(*fields):
+        for where, text in (("title", title), ("directory", directory)):
+            folded = _fold_name(text)
+            if all(word in folded for word in words):
+                yield pk, _Found(at, session_id, title, where, text)
                 break
 
 
-def _has(text: str, words: Iterable[str]) -> bool:
-    folded = _fold(text)
-    return all(word in folded for word in words)
-
-
-def _hit(
-    session: Session, at: datetime, where: str, text: str, words: Sequence[str], id_: str = ""
-) -> SearchHit:
+def _hit(found: _Found, words: Sequence[str]) -> SearchHit:
     return SearchHit(
-        session_id=session.session_id,
-        title=session.title,
-        message_id=id_ or None,
-        at=now_text(at),
-        where=where,  # type: ignore[arg-type]  # the model checks it
-        excerpt=_excerpt(text, words),
+        session_id=found.session_id,
+        title=found.title,
+        message_id=found.message_id or None,
+        at=now_text(found.at),
+        where=found.where,  # type: ignore[arg-type]  # the model checks it
+        excerpt=_excerpt(found.text, words),
     )
 
 

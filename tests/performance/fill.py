@@ -15,6 +15,7 @@ if __name__ == "__main__":
 
 from bridge_project.protocol.hooks import parse_hook_event
 from hooks_app.intake.store import Posted, store
+from sessions_app.search import index_some
 from tests.conformance.samples import hook, prompt
 
 CHUNK = 500
@@ -24,7 +25,8 @@ TEXT = "lorem ipsum dolor sit amet " * 18  # so that a row has about 800 bytes
 def fill(sessions: int, rows: int, *, said: bool) -> None:
     """Store ``rows`` prompts, turn by turn of ``sessions`` named `filled-0`, `filled-1`, …
 
-    ``said``: what makes a row long is what the prompt says, and so can be searched.
+    ``said``: what makes a row long is what the prompt says, and so can be searched, once the bridge
+    has indexed it.
     """
 
     def body(number: int) -> dict[str, Any]:
@@ -37,6 +39,8 @@ def fill(sessions: int, rows: int, *, said: bool) -> None:
         numbers = range(first, min(first + CHUNK, rows))
         now = datetime.now(UTC)
         store([Posted(parse_hook_event(body(number), now=now)) for number in numbers])
+    while not said and index_some():  # else the bridge would begin with that
+        pass
 
 
 if __name__ == "__main__":

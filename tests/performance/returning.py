@@ -12,18 +12,24 @@ from tests.performance.servers import SESSION, bridge, connect, directory
 from tests.performance.sockets import Socket, clock
 
 WAITING, BATCH = 10_000, 500
+ACKED_AT_ONCE = 100  # rows, as the web client does
 LIVE_PAUSE = 0.01  # seconds between two events of the one live poster
 FIRST_MS, THOUSAND_MS, DELAY_MS = 100.0, 100.0, 20.0
-MARK = b'"waiting":'
+MARK, ID = b'"waiting":', re.compile(rb'"id":"([^"]+)"')
 
 
 class Return:
-    """A phone's coming back to so many texts that have a mark, and a number behind it."""
+    """A phone's coming back to so many texts that have a mark, and a number behind it.
+
+    It acknowledges what came, as the protocol has it: missed rows wait for that.
+    """
 
     def __init__(self, wanted: int, mark: bytes) -> None:
         self.wanted, self.mark = wanted, re.compile(mark + rb"(\d+)")
         self.began = self.first = self.last = 0.0
         self.numbers: list[int] = []
+        self.came: list[str] = []  # and is not acknowledged yet
+        self.ready = False
 
     async def run(self, ours: Bridge, token: str) -> None:
         self.began = clock()
@@ -31,14 +37,21 @@ class Return:
         keep = opened.on_text
 
         def take(text: bytes, at: float) -> None:
+            if self.ready and (told := ID.search(text)):
+                self.first = self.first or at
+                self.came.append(told[1].decode())
+                if len(self.came) == ACKED_AT_ONCE:
+                    opened.send("notification_ack", notification_ids=self.came)
+                    self.came = []
             if found := self.mark.search(text):
-                self.first, self.last = self.first or at, at
+                self.last = at
                 self.numbers.append(int(found[1]))
             else:
                 keep(text, at)
 
         opened.on_text = take
         await opened.ready(token)
+        self.ready = True
         async with asyncio.timeout(60):
             while len(self.numbers) < self.wanted:
                 await asyncio.sleep(0.01)

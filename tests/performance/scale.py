@@ -45,7 +45,7 @@ def scale(rounds: int, seconds: float) -> Report:
             ours = stack.enter_context(bridge(path / str(rows)))
             ours.stop()
             command = [sys.executable, "-m", "tests.performance.fill", str(SESSIONS), str(rows)]
-            subprocess.run(command, check=True, timeout=900, **ours.surroundings)
+            subprocess.run(command, check=True, timeout=1800, **ours.surroundings)
             ours.start()
             sides.append((ours, defaultdict(list)))
             progress(f"scale: {rows:,} rows filled")

@@ -48,9 +48,12 @@ class Socket(asyncio.Protocol):
         self.messages.append(json.loads(text))
         self.came.set()
 
-    async def ask(self, type_: str, answer: str, **payload: Any) -> dict[str, Any]:
+    def send(self, type_: str, **payload: Any) -> None:
         sent = {"type": type_, "id": new_id(), "timestamp": now(), "payload": payload}
         self.transport.write(encoded(json.dumps(sent).encode()))
+
+    async def ask(self, type_: str, answer: str, **payload: Any) -> dict[str, Any]:
+        self.send(type_, **payload)
         return await self.expect(answer)
 
     async def expect(self, type_: str) -> dict[str, Any]:
