@@ -203,7 +203,7 @@ def test_claude_code_runs_the_program_that_is_there(
     monkeypatch.setattr(claude, "package", lambda: None)
     assert "--no-binary" not in claude.mend()
     monkeypatch.setitem(config.conf.__dict__, "allowed_roots", (str(root),))
-    assert "--no-binary claude-agent-sdk" in claude.mend()
+    assert "--no-binary=claude-agent-sdk" in claude.mend()
 
 
 def test_a_bad_name_stops_the_start(monkeypatch: pytest.MonkeyPatch) -> None:

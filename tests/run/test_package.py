@@ -178,7 +178,7 @@ def test_uninstall_leaves_the_data_until_it_is_told(installed: Installed) -> Non
     assert installed.running.wait(60) == 0
     assert installed.claude.read_text() == '{"model": "opus"}\n'
     assert f"The data is kept: {installed.data}" in said
-    assert "agent-bridge uninstall --data" in said and "pipx uninstall agent-bridge" in said
+    assert "agent-bridge uninstall --data" in said and "-m pip uninstall agent-bridge" in said
     assert "rm -rf" not in said and (installed.data / "bridge.sqlite3").exists()
     assert f"{installed.data} is removed." in installed.said("uninstall", "--data")
     assert not installed.data.exists()

@@ -1,6 +1,7 @@
 """Where the data is, what agents may use without being told, how commands are typed (D78)."""
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,25 @@ def test_the_data_of_a_package(
     if xdg:
         monkeypatch.setenv("XDG_DATA_HOME", xdg)
     assert place.default_data_dir() == home / data
+
+
+@pytest.mark.parametrize(
+    ("mark", "add", "remove"),
+    [
+        ("pipx_metadata.json", "pipx inject agent-bridge", "pipx uninstall agent-bridge"),
+        ("uv-receipt.toml", "uv pip install --python {}", "uv tool uninstall agent-bridge"),
+        ("pyvenv.cfg", "{} -m pip install", "{} -m pip uninstall agent-bridge"),
+    ],
+)
+def test_what_installed_a_package_adds_to_it(
+    home: Path, monkeypatch: pytest.MonkeyPatch, mark: str, add: str, remove: str
+) -> None:
+    """The environments of pipx and uv may have no pip."""
+    monkeypatch.setattr("sys.prefix", str(home))
+    (home / mark).touch()
+    found = place.installer()
+    assert found.add == add.format(sys.executable)
+    assert found.remove == remove.format(sys.executable)
 
 
 def test_in_a_clone_the_data_is_its_own_and_commands_are_make(tmp_path: Path) -> None:

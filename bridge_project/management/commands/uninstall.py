@@ -14,7 +14,7 @@ from bridge_project.composition import startup
 from bridge_project.kernel.config import conf
 from bridge_project.kernel.database import sqlite_file
 from bridge_project.kernel.own_commands import make_command
-from bridge_project.kernel.place import IN_CLONE, PROJECT_DIR
+from bridge_project.kernel.place import IN_CLONE, PROJECT_DIR, installer
 from bridge_project.operations import service
 from hooks_app.producer.shell_command import ANSWER_SCRIPT, HOOK_SCRIPT
 
@@ -76,7 +76,7 @@ class Command(BaseCommand):
 def _remove_code(data: Path, *, kept: bool) -> str:
     """Return the command that removes the code and its environment."""
     if not IN_CLONE:
-        return "pipx uninstall agent-bridge   # or with what else it was installed"
+        return installer().remove
     remove = f"rm -rf {shlex.quote(str(PROJECT_DIR))}   # the code and its environment"
     if kept and data.is_relative_to(PROJECT_DIR):  # or it would go with the clone
         remove = f"mv {shlex.quote(str(data))} ~/bridge-data && {remove}"

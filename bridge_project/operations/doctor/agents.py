@@ -93,7 +93,7 @@ def _remedies(seen: Snapshot, kind: AgentKind) -> list[str]:
 
 
 def _start_command(seen: Snapshot, kind: AgentKind) -> str:
-    return seen.make(f'doctor ARGS="--agent {kind.name}"')
+    return seen.make("doctor", f"--agent {kind.name}")
 
 
 def trial(seen: Snapshot, name: str) -> Finding:

@@ -55,8 +55,8 @@ class Snapshot:
     def log_tail(self) -> str:
         return f"tail -n 20 '{self.conf.bridge_data_dir}/logs/bridge.log'"
 
-    def make(self, target: str) -> str:
-        return own_commands.make_command(self.conf, target)
+    def make(self, verb: str, arguments: str = "") -> str:
+        return own_commands.make_command(self.conf, verb, arguments)
 
     def without(self, name: str) -> str:
         """Return the shell command that removes a setting, also from `.env`."""

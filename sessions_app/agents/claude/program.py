@@ -3,11 +3,10 @@
 import importlib.util
 import os
 import shlex
-import sys
 from importlib import metadata
 from pathlib import Path
 
-from bridge_project.kernel.place import IN_CLONE
+from bridge_project.kernel.place import IN_CLONE, installer
 from bridge_project.kernel.place import PROGRAM as OURS
 from sessions_app.agents import found
 
@@ -28,15 +27,14 @@ def problem() -> str | None:
 
 def mend() -> str:
     """Return the command that installs the SDK, and a program if none is there."""
-    how, wanted = ".venv/bin/python -m pip install", f"-r {REQUIREMENTS}"
+    by, wanted = installer(), f"-r {REQUIREMENTS}"
     if not IN_CLONE:
         extra = (one for one in metadata.requires(OURS) or () if one.startswith(PACKAGE))
         wanted = shlex.quote(next(extra).partition(";")[0].strip())
-        how = f"{shlex.quote(sys.executable)} -m pip install"
     if package() is not None:
-        return f"{how} --force-reinstall {wanted}"
-    small = f"--no-binary {PACKAGE} " if PROGRAM.path() is not None else ""
-    return f"{how} {small}{wanted}"
+        return f"{by.add} {by.again} {wanted}"
+    small = f"{by.source}{PACKAGE} " if PROGRAM.path() is not None else ""
+    return f"{by.add} {small}{wanted}"
 
 
 def program() -> Path | None:
