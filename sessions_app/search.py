@@ -183,7 +183,7 @@ def find(query: str, limit: int, before: datetime | None) -> tuple[list[SearchHi
 
 
 def _newest(texts: QuerySet[Said], limit: int) -> list[Said]:
-    """Return the newest of them to the end of a millisecond, and one more if there is one."""
+    """Return the newest to the end of a millisecond, and one more if there is one."""
     found = list(texts[: limit + 1])
     if len(found) <= limit or now_text(found[limit].at) != now_text(found[limit - 1].at):
         return found
