@@ -9,9 +9,10 @@ from typing import Any
 from tests.conformance.bridge import Bridge
 from tests.conformance.samples import hook
 from tests.performance.sockets import Socket
-from tests.servers import stop_process
+from tests.servers import Postgres, stop_process
 
 SESSION = "measured"
+databases: list[Postgres] = []  # the server that has them, or none: each bridge has its SQLite
 
 
 @contextlib.contextmanager
@@ -23,7 +24,8 @@ def directory() -> Iterator[Path]:
 @contextlib.contextmanager
 def bridge(path: Path, **settings: Any) -> Iterator[Bridge]:
     """A bridge with room for many sockets, without rate limits, with the session SESSION."""
-    made = Bridge(path, **{"BRIDGE_MAX_WEBSOCKETS": "100"} | settings)
+    url = databases[0].create_database() if databases else None
+    made = Bridge(path, database_url=url, **{"BRIDGE_MAX_WEBSOCKETS": "100"} | settings)
     try:
         made.start().accept(hook("SessionStart", SESSION))
         yield made
