@@ -23,6 +23,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 
 from bridge_project.kernel.config import Conf
 from bridge_project.network import certificates
+from hooks_app.producer.agents import AGENTS
 from hooks_app.producer.forwarder import Forwarder
 from hooks_app.producer.https_sender import HttpsSender
 from hooks_app.producer.install import install
@@ -125,6 +126,33 @@ def test_healthy(bridge: Bridge) -> None:
     assert waiting(bridge.data / "spool") == []
     # neither error nor Error: a device that goes while its socket closes hurts nobody
     assert "rror" not in bridge.tail()
+
+
+def test_hooks_of_other_agents(bridge: Bridge, tmp_path: Path) -> None:
+    """Of those that report here; what is wrong with the files of others is not the bridge's."""
+    spool, files = str(bridge.data / "spool"), {}
+    for name in ("qwen", "codex", "copilot", "kimi"):
+        agent = AGENTS[name]
+        files[name] = tmp_path / Path(agent.home).relative_to("~") / agent.file
+        files[name].parent.mkdir(parents=True)
+        empty = "" if agent.form == "toml" else "{}"
+        files[name].write_text(install(empty, spool, answers=True, agent=agent))
+    old = json.loads(files["qwen"].read_text())
+    del old["hooks"]["Stop"]
+    files["qwen"].write_text(json.dumps(old))
+    files["copilot"].write_text("{ no hooks, and no JSON")
+    variables = {agent.variable: "" for agent in AGENTS.values() if agent.variable}
+    mine = {"CLAUDE_CONFIG_DIR": bridge.settings["CLAUDE_CONFIG_DIR"], "HOME": str(tmp_path)}
+    told = json.loads(doctor(bridge, **variables | mine).stdout)["checks"]
+    claude, *others = (one for one in told if one["check"] == "hooks")
+    says(claude, "ok", "claude-code reports")
+    found = {one["text"]: one for one in others}
+    assert len(found) == 3, found
+    for name, where in (("codex", "can be answered from devices too"), ("kimi", "there only")):
+        (text,) = (text for text in found if text.startswith(f"{name} reports to this bridge"))
+        says(found[text], "ok", str(files[name]), where)
+    (text,) = (text for text in found if str(files["qwen"]) in text)
+    says(found[text], "warning", "not all there", mend="hooks ARGS=qwen")
 
 
 def test_other_settings_than_the_bridge_has(bridge: Bridge) -> None:

@@ -19,7 +19,7 @@ from bridge_project.kernel import limits, ways
 from bridge_project.kernel.database import database_settings, sqlite_file, unused_sqlite
 from bridge_project.operations.doctor.findings import Finding, broken, ok, warning
 from bridge_project.operations.doctor.snapshot import Snapshot, read_secret
-from hooks_app.producer.agents import AGENTS, CLAUDE
+from hooks_app.producer.agents import AGENTS, CLAUDE, HookedAgent
 from hooks_app.producer.install import SettingsError, answering, install, installed
 from hooks_app.producer.shell_command import HOOK_MARK
 from hooks_app.producer.spool import spool_status
@@ -102,31 +102,51 @@ def spool(seen: Snapshot) -> list[Finding]:
     return found or [ok(f"{status['waiting'] or 'No'} events wait, none was refused.")]
 
 
-def hooks(seen: Snapshot) -> Finding:
-    """Check that the agent's settings file has all our entries for this spool (D43)."""
-    file, place = AGENTS[CLAUDE].settings(), str(seen.conf.bridge_data_dir / "spool")
-    quoted, repair = shlex.quote(str(file)), seen.make("hooks")
+def hooks(seen: Snapshot) -> list[Finding]:
+    """Check that settings files of agents have all our entries for this spool (D43).
+
+    Only Claude Code's must have them.
+    """
+    first = sorted(AGENTS.values(), key=lambda agent: agent.name != CLAUDE)
+    return [found for agent in first if (found := _hooks_of(seen, agent))]
+
+
+def _hooks_of(seen: Snapshot, agent: HookedAgent) -> Finding | None:
+    """Check one agent's; None: another than Claude Code, which does not report here."""
+    file, place = agent.settings(), str(seen.conf.bridge_data_dir / "spool")
+    needed, quoted, text = agent.name == CLAUDE, shlex.quote(str(file)), ""
+    repair = seen.make("hooks", "" if needed else agent.name)
     try:
         text = file.read_text(encoding="utf-8")
-        current, ours = install(text, place) == text, installed(text, place)
+        ours = installed(text, place, agent=agent)
+        current = install(text, place, agent=agent) == text
     except FileNotFoundError:
-        return warning(f"No agent reports to this bridge: {file} is not there.", repair)
+        missing = f"No agent reports to this bridge: {file} is not there."
+        return warning(missing, repair) if needed else None
     except (OSError, SettingsError, UnicodeDecodeError) as error:
+        if not needed and HOOK_MARK not in text:  # what it may be wrong with is not ours
+            return None
         editor = os.environ.get("EDITOR") or "nano"
-        return broken(f"{file} (of claude-code): {error}.", f"{editor} {quoted}", repair)
+        return broken(f"{file} (of {agent.name}): {error}.", f"{editor} {quoted}", repair)
     if not ours:
         other = "; it has those of another data directory" if HOOK_MARK in text else ""
-        return warning(f"claude-code does not report here: no hooks in {file}{other}.", repair)
+        text = f"{agent.name} does not report here: no hooks in {file}{other}."
+        return warning(text, repair) if needed or other else None
     if not current:
         return warning(f"The hooks in {file} are not all there, or of an older version.", repair)
+    answers = answering(text, place, agent=agent)
+    where = "can be answered from devices too" if answers else "is answered there only"
+    reports = f"{agent.name} reports to this bridge ({file}); what it asks in a terminal {where}."
+    return _asks(file, text, reports) if needed else ok(reports)
+
+
+def _asks(file: Path, text: str, reports: str) -> Finding:
+    """Say what else in Claude Code's settings decides whether its hooks are asked."""
     settings = json.loads(text.removeprefix("\ufeff"))
     if settings.get("disableAllHooks") is True:
         turn_on = 's/"disableAllHooks": *true/"disableAllHooks": false/'
-        text = f'{file} has them, but also "disableAllHooks": true.'
-        return broken(text, f"sed -i '{turn_on}' {quoted}")
-    answers = answering(text, place)
-    where = "can be answered from devices too" if answers else "is answered there only"
-    reports = f"claude-code reports to this bridge ({file}); what it asks in a terminal {where}."
+        said = f'{file} has them, but also "disableAllHooks": true.'
+        return broken(said, f"sed -i '{turn_on}' {shlex.quote(str(file))}")
     permissions = settings.get("permissions")
     if isinstance(permissions, dict) and permissions.get("defaultMode") in ASKING:
         return ok(reports)
