@@ -5,10 +5,11 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.conformance import agents
 from tests.conformance.approvals import pre
 from tests.conformance.bridge import Bridge
 from tests.conformance.samples import hook, new_session
-from tests.web.browser import NETWORK, PATIENCE, Page
+from tests.web.browser import DESK, NETWORK, PATIENCE, Page
 from tests.web.conftest import MakeBridge, MakePage
 from tests.web.test_screens import check
 
@@ -152,6 +153,20 @@ def test_directories_are_folded_on_this_phone(
     assert "In two" not in page.js(TITLES)
     bridge.accept(hook("Stop", other, {"reason": "task_completed"}))
     page.wait_equal(TITLES, ["In two", "In one", "Alone"])
+
+
+def test_the_list_stands_beside_what_waits(make_bridge: MakeBridge, make_page: MakePage) -> None:
+    """On a wide screen; the cards do so once."""
+    bridge = make_bridge()
+    page = make_page(bridge).pair()
+    begin(bridge, "In one", "/srv/one")
+    with bridge.phones() as [phone]:
+        agents.tool(phone, agents.begin(bridge, phone), command="ls")
+    page.show_as(DESK)
+    page.open("approvals").find(".detail .card", "ls")
+    page.find(".left .row-link", "In one")
+    cards = "[...document.querySelectorAll('.card')].filter((one) => one.checkVisibility()).length"
+    page.wait_equal(cards, 1)
 
 
 def test_what_is_finished_since_one_looked(

@@ -40,7 +40,7 @@ const AWAY =
 export function homeView({ model, go }) {
   const cards = h("div.cards");
   const waitingTitle = h("h2.section", {}, "Waiting for you");
-  const waiting = h("section", { "aria-label": "Waiting for you" }, waitingTitle, cards);
+  const waiting = h("section.waits", { "aria-label": "Waiting for you" }, waitingTitle, cards);
   const find = h("a.button.find", go.link("search"), icon("search"), "Search");
   const done = button("button.wide.done", () => {
     const [next] = finishedUnseen(model.home);
