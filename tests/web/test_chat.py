@@ -15,7 +15,7 @@ from tests.hooks.scripted import fixture
 from tests.live.test_real_hooks import Agent
 from tests.web import actions
 from tests.web.actions import PROMPTS, approve, close_sheet, say, start_demo, talk
-from tests.web.browser import Page
+from tests.web.browser import PHONE, Page
 from tests.web.conftest import MakeBridge, MakePage
 
 pytestmark = pytest.mark.web
@@ -157,8 +157,10 @@ def test_a_conversation_from_yesterday(
     page.tap(".row-link", "number 0")
     say(page, "more")  # which resumes it
     page.wait_text("4 characters")
+    page.show_as(PHONE | {"height": 3000})  # so that nothing is above the list's window
     page.wait_equal(PROMPTS, [*(f"number {number}" for number in range(4)), "and today", "more"])
 
+    page.show_as(PHONE)
     page.open()
     wait_status(bridge, session_id, "closed")
     page.tap(".row-link", "number 0")
