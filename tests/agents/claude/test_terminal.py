@@ -237,6 +237,9 @@ def test_two_terminals(model: Model, phone: Phone, desk: Desk, sit_down: Open) -
     """One ends; what the other asks is asked for, and nobody is alarmed when it runs."""
     sid = begin(phone, desk, model.play("word", [Text("A word.")]))
     until(phone, sid, turn="idle")
+    # the program writes in its own time what another one goes on with
+    kept = Path(os.environ["CLAUDE_CONFIG_DIR"]).glob
+    wait_until(lambda: any("A word." in one.read_text() for one in kept(f"projects/*/{sid}.jsonl")))
     second = sit_down("--resume", sid)
     prompt = model.play("touch", [Tool("Bash", {"command": "touch made"})], [Text("Done.")])
     second.say(prompt)
