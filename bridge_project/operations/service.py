@@ -16,7 +16,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal
+from typing import ClassVar, Final, Literal
 from xml.parsers.expat import ExpatError
 
 import psutil
@@ -32,7 +32,6 @@ _OPTION: Final = re.compile(
 )
 PATIENCE_SECONDS: Final = 60.0  # a stop takes 25 at most, a first answer after a start a few
 MANAGER_SECONDS: Final = 90
-IN_PROGRESS: Final = 36  # launchctl's word for a job that it has told and that has not ended yet
 _NOT_A_JOB: Final = (AttributeError, KeyError, TypeError, ValueError)  # a list of anything else
 Act = Literal["stop", "start", "remove"]
 
@@ -44,6 +43,7 @@ class Unit(ABC):
     name: str
     file: Path
     by_root: bool  # the system's, not the user's own
+    taken: ClassVar[tuple[int, ...]] = (0,)  # what the manager ends with when it has taken a command
 
     @abstractmethod
     def words(self, act: Act) -> list[str]:
@@ -69,7 +69,7 @@ class Unit(ABC):
             reason = " ".join(done.stderr.split()) or f"exit status {done.returncode}"
         except subprocess.TimeoutExpired:
             done, reason = None, f"no answer in {MANAGER_SECONDS} s"
-        if done is None or done.returncode not in (0, IN_PROGRESS):
+        if done is None or done.returncode not in self.taken:
             text = f"`{shlex.join(words)}` failed ({reason})"
             raise CommandError(f"{text}. Run `{self.command(act)}`, then this again.")
 
@@ -104,6 +104,8 @@ class SystemdUnit(Unit):
 
 class LaunchdJob(Unit):
     """Describe a job of launchd: a LaunchAgent of the user, or a LaunchDaemon."""
+
+    taken: ClassVar[tuple[int, ...]] = (0, 36)  # 36: the job was told, and has not ended yet
 
     @property
     def _domain(self) -> str:

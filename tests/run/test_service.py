@@ -50,15 +50,15 @@ class Machine(QuickBridge):
     @property
     def unit_text(self) -> str:
         """The file of docs/deploy, for this checkout and this data directory."""
-        own = {"BRIDGE_DATA_DIR": str(self.data)}
         if self.manager == "launchctl":
             command = [sys.executable, "manage.py", "serve", "--keep-agents"]
             start = {"ProgramArguments": command, "WorkingDirectory": str(REPOSITORY)}
-            return plistlib.dumps(JOB | start | {"EnvironmentVariables": own}).decode()
+            own = {"EnvironmentVariables": {"BRIDGE_DATA_DIR": str(self.data)}}
+            return plistlib.dumps(JOB | start | own).decode()
         text = (REPOSITORY / "docs/deploy/bridge.service").read_text()
         python = f'ExecStart="{sys.executable}"'
         text = text.replace("ExecStart=%h/bridge/.venv/bin/python", python)
-        (setting,) = (f'[Service]\nEnvironment="{name}={value}"\n' for name, value in own.items())
+        setting = f'[Service]\nEnvironment="BRIDGE_DATA_DIR={self.data}"\n'
         return text.replace("%h/bridge", str(REPOSITORY)).replace("[Service]\n", setting)
 
     def start_service(self) -> None:
