@@ -43,7 +43,7 @@ class Unit(ABC):
     name: str
     file: Path
     by_root: bool  # the system's, not the user's own
-    taken: ClassVar[tuple[int, ...]] = (0,)  # what the manager ends with when it has taken a command
+    taken: ClassVar[tuple[int, ...]] = (0,)  # exit statuses of a command that was taken
 
     @abstractmethod
     def words(self, act: Act) -> list[str]:
