@@ -211,9 +211,8 @@ def test_a_slow_agent_is_ended(keeper: Keeper, tmp_path: Path) -> None:
 
 
 def test_kept_for_a_moment(keeper: Keeper, tmp_path: Path) -> None:
-    """The list is not asked for again by each key that is typed; an unknown id asks anew."""
-    settings = short("ACP_LIST_AGAIN_SECONDS")
-    with keeper.bridge(tmp_path, **settings) as bridge, bridge.phones() as (phone,):
+    """The list is not asked for again by each key that is typed; an unknown id waits for it."""
+    with keeper.bridge(tmp_path) as bridge, bridge.phones() as (phone,):
         phone.ready()
         session = kept(bridge.root.resolve())
         keeper.keep(session)
@@ -225,6 +224,7 @@ def test_kept_for_a_moment(keeper: Keeper, tmp_path: Path) -> None:
         keeper.keep(session, later)
         assert begin(phone, keeper, later["sessionId"])["type"] == "session_ready"
         end(phone, later["sessionId"])
+        assert len(keeper.heard("list")) == before + 2
 
 
 def test_an_agent_that_lists_one_directory_at_a_time(keeper: Keeper, tmp_path: Path) -> None:

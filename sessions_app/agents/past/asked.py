@@ -15,6 +15,7 @@ from sessions_app.agents.past.store import PastSession, Store
 _TITLE_CHARS: Final = 120
 _ID: Final = re.compile(r"[A-Za-z0-9_-]{8,128}")
 _Kept = tuple[float, Sequence[PastSession]]  # when it was listed
+_NEVER: Final[_Kept] = (float("-inf"), ())
 
 
 class AskedStore(Store):
@@ -36,10 +37,13 @@ class AskedStore(Store):
         return await self._list(places, limits.ACP_LIST_KEPT_SECONDS)
 
     async def find(self, own_id: str, place: str) -> PastSession | None:
+        asked_at = time.monotonic()
         kept = [one for _, sessions in self._fresh().values() for one in sessions]
         if not any(one.own_id == own_id for one in kept):
             places = [place] if os.path.isabs(place) else []
-            kept = [*await self._list(places, limits.ACP_LIST_AGAIN_SECONDS)]
+            listed_at, _ = self._fresh().get(tuple(self._about(places)), _NEVER)
+            await asyncio.sleep(listed_at + limits.ACP_LIST_AGAIN_SECONDS - asked_at)
+            kept = [*await self._list(places, time.monotonic() - asked_at)]
         return next((one for one in kept if one.own_id == own_id), None)
 
     def _fresh(self) -> dict[tuple[str, ...], _Kept]:
@@ -51,7 +55,7 @@ class AskedStore(Store):
         asked = tuple(self._about(places))
         async with self._asking:
             self._kept = self._fresh()
-            listed_at, found = self._kept.get(asked, (float("-inf"), ()))
+            listed_at, found = self._kept.get(asked, _NEVER)
             if time.monotonic() - listed_at > seconds:
                 found = await self._ask(asked)
                 self._kept[asked] = (time.monotonic(), found)

@@ -77,13 +77,7 @@ class Talk:
         self.phone: Phone = place.bridge.phone().ready()
         about: dict[str, Any] = {"session_id": past, "resume": True} if past else {}
         name = place.agent.name
-
-        def begun() -> Message | None:
-            """None: of an id that its list lacks the agent is not asked again for some seconds."""
-            said = start(self.phone, directory, agent=name, timeout=SECONDS, **about)
-            return None if past and said["payload"].get("code") == "SESS_NOT_FOUND" else said
-
-        self.ready = wait_until(begun)
+        self.ready = start(self.phone, directory, agent=name, timeout=SECONDS, **about)
         assert self.ready["type"] == "session_ready", self.ready
         self.session = str(self.ready["payload"]["session_id"])
 
