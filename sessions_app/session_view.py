@@ -18,7 +18,7 @@ COLUMNS = (
     *("pk", "session_id", "agent_type", "title", "working_directory"),
     *("kind", "status", "turn", "doing", "pending_approvals", "last_activity_at", "last_sign_at"),
     *("expired", "forgotten", "resume_id", "titled", "rules", "usage", "processes", "answerable"),
-    *("offered", "pinned", "archived", "shared"),
+    *("offered", "pinned", "archived", "shared", "asks"),
 )
 
 
@@ -108,6 +108,7 @@ def state_of(session: Any) -> dict[str, Any]:
         "pinned": session.pinned,
         "archived": session.archived,
         "shared": session.shared,
+        "asks": session.asks,
     }
 
 

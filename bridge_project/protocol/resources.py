@@ -82,10 +82,11 @@ class SessionState(SentWithNull):
     none for five minutes, else null (D65). ``rules``: what a person approves without being asked
     each time, oldest first (D68). ``usage``: null where its agent says nothing (D72). ``pinned``,
     ``archived``: as a person has put it (D73). ``shared``: it is the desk's, and the bridge has
-    only joined it (D80).
+    only joined it (D80). ``asks``: the agent asks before it changes or runs something; null when
+    unknown, as for an observed session (D59).
     """
 
-    nullable = frozenset({"doing", "quiet_since", "usage"})
+    nullable = frozenset({"doing", "quiet_since", "usage", "asks"})
     kind: types.SessionKind
     session_status: types.SessionStatus
     turn: types.Turn
@@ -99,6 +100,7 @@ class SessionState(SentWithNull):
     pinned: bool = False
     archived: bool = False
     shared: bool = False
+    asks: bool | None = None
     continue_: Continue = Field(alias="continue")
 
 

@@ -225,6 +225,7 @@ declare namespace Wire {
     pinned: boolean;
     archived: boolean;
     shared: boolean;
+    asks: boolean | null;
     continue: Continue;
     id: string;
     agent_type: string;
@@ -263,6 +264,7 @@ declare namespace Wire {
     pinned: boolean;
     archived: boolean;
     shared: boolean;
+    asks: boolean | null;
     continue: Continue;
     session_id: string;
     agent: string;

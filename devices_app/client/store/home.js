@@ -36,6 +36,7 @@ const blankSession = (id) => ({
   pinned: false,
   archived: false,
   shared: false, // it is the desk's too
+  asks: null, // whether its agent asks first; null: nobody knows
   usage: null, // or what it has used, as far as its agent says
   filled: false, // most of its context was used at some time
   resumable: false,
@@ -157,7 +158,7 @@ function listed(home, { active_sessions: list, idle_sessions: folded }) {
 /** @type {(keyof Session)[]} */
 const FIELDS = /** @type {any} */ (
   Object.keys(blankSession("")).concat(
-    ...["asks", "branch", "created_at", "continue", "resume_command", "options", "commands"],
+    ...["branch", "created_at", "continue", "resume_command", "options", "commands"],
   )
 );
 

@@ -176,6 +176,21 @@ def test_the_desk_does_not_let_it_ask(desk: Desk, phone: Phone) -> None:
         desk.daemon.spec["thread/resume"] = {"thread": {"id": THREAD}, **ASKS}
 
 
+@pytest.mark.spec("ws.session_update")
+def test_the_desk_switches_asking_off_and_on(desk: Desk, phone: Phone) -> None:
+    """Whoever has the session open is told."""
+    box = {"type": "readOnly", "networkAccess": False}
+    for policy, asks in (("never", False), ("on-request", True)):
+        settings = {"approvalPolicy": policy, "approvalsReviewer": "user", "sandboxPolicy": box}
+        phone.updates.clear()
+        desk.daemon.note("thread/settings/updated", threadSettings=settings)
+        told = (THREAD, asks)
+        phone.collect(
+            lambda told=told: told in [(one["session_id"], one["asks"]) for one in phone.updates],
+            f"whether it asks: {asks}",
+        )
+
+
 def test_an_observed_session_is_joined(desk: Desk, phone: Phone) -> None:
     """By the way that a session is taken over, and nothing is ended for it."""
     own = desk.ids[2]
