@@ -35,7 +35,7 @@ def install(
         answers = answering(text, spool, agent=agent)
     settings = _parse(text, agent)
     if agent.form == "toml":
-        return _checked(_cut(text, spool) + _block(agent, spool), agent)
+        return _checked(_cut(text, spool) + shell_command.toml_hooks(agent, spool), agent)
     if agent.form == "copilot":
         settings.setdefault("version", 1)
     hooks = settings.setdefault("hooks", {})
@@ -154,25 +154,9 @@ def _written(settings: dict[str, Any], text: str, agent: HookedAgent) -> str:
 # TOML has no writer that keeps comments and layout: our hooks are lines at the end, between marks.
 
 
-def _marks(spool: str) -> tuple[str, str]:
-    name = json.dumps(spool)
-    return f"# agent-bridge hooks of {name}: begin\n", f"# agent-bridge hooks of {name}: end\n"
-
-
-def _block(agent: HookedAgent, spool: str) -> str:
-    begin, end = _marks(spool)
-    lines = []
-    for event in agent.events:
-        command, seconds = shell_command.hook_of(agent, event, spool, answers=False)
-        fields = {"event": event, "command": command, "timeout": seconds}
-        values = (f"{name} = {json.dumps(value)}\n" for name, value in fields.items())
-        lines.append("".join(("[[hooks]]\n", *values)))
-    return f"{begin}{''.join(lines)}{end}"
-
-
 def _cut(text: str, spool: str) -> str:
     """Return the text without our lines, ready for them at its end."""
-    begin, end = _marks(spool)
+    begin, end = shell_command.toml_marks(spool)
     before, found, rest = text.partition(begin)
     if not found:
         return text if not text or text.endswith("\n") else f"{text}\n"

@@ -10,6 +10,7 @@ The hook of a permission request may wait for a person's answer (D66), by a scri
 from __future__ import annotations
 
 import contextlib
+import json
 from pathlib import Path
 from typing import Any
 
@@ -225,3 +226,30 @@ def hook_entry(
         return {"type": "command", "bash": command, "timeoutSec": seconds}
     hook = {"type": "command", "command": command, "timeout": seconds}
     return {"matcher": "*", "hooks": [hook]} if event in OF_TOOLS else {"hooks": [hook]}
+
+
+def toml_marks(spool: str) -> tuple[str, str]:
+    """Return the lines around our hooks in TOML settings."""
+    name = json.dumps(spool)
+    return f"# agent-bridge hooks of {name}: begin\n", f"# agent-bridge hooks of {name}: end\n"
+
+
+def toml_hooks(agent: HookedAgent, spool: str) -> str:
+    """Return all our hooks as lines for the end of TOML settings."""
+    begin, end = toml_marks(spool)
+    lines = []
+    for event in agent.events:
+        command, seconds = hook_of(agent, event, spool, answers=False)
+        fields = {"event": event, "command": command, "timeout": seconds}
+        values = (f"{name} = {json.dumps(value)}\n" for name, value in fields.items())
+        lines.append("".join(("[[hooks]]\n", *values)))
+    return f"{begin}{''.join(lines)}{end}"
+
+
+def hooks_text(agent: HookedAgent, spool: str) -> str:
+    """Return an agent's settings that hold our hooks and nothing else."""
+    if agent.form == "toml":
+        return toml_hooks(agent, spool)
+    settings: dict[str, Any] = {"version": 1} if agent.form == "copilot" else {}
+    hooks = {event: [hook_entry(event, spool, agent=agent)] for event in agent.events}
+    return json.dumps({**settings, "hooks": hooks}, indent=2, ensure_ascii=False) + "\n"

@@ -23,7 +23,7 @@ from pathlib import Path
 from hooks_app.producer.agents import AGENTS, CLAUDE
 from hooks_app.producer.forwarder import Forwarder
 from hooks_app.producer.https_sender import HttpsSender
-from hooks_app.producer.shell_command import hook_entry, write_hook_scripts
+from hooks_app.producer.shell_command import hooks_text, write_hook_scripts
 from hooks_app.producer.spool import spool_status
 
 
@@ -36,19 +36,17 @@ def main() -> None:
     pin = "SHA-256 of the bridge's public key, in hex (without: the system's authorities decide)"
     add("--pin", default="", help=pin)
     hooks = "make the spool, print what belongs into an agent's settings file, and end"
-    json_ones = [one.name for one in AGENTS.values() if one.form != "toml"]
-    add("--print-hooks", nargs="?", const=CLAUDE, choices=json_ones, metavar="AGENT", help=hooks)
+    add("--print-hooks", nargs="?", const=CLAUDE, choices=AGENTS, metavar="AGENT", help=hooks)
     add("--status", action="store_true", help="print what waits in the spool, and end")
     given = command.parse_args()
     spool = Path(os.path.abspath(given.spool))
     if given.print_hooks:
         spool.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_hook_scripts(spool)
-    if given.print_hooks or given.status:
-        agent = AGENTS[given.print_hooks or CLAUDE]
-        entries = {event: [hook_entry(event, str(spool), agent=agent)] for event in agent.events}
-        shown = spool_status(spool) if given.status else {"hooks": entries}
-        sys.stdout.write(json.dumps(shown, indent=2, ensure_ascii=False) + "\n")
+        sys.stdout.write(hooks_text(AGENTS[given.print_hooks], str(spool)))
+        return
+    if given.status:
+        sys.stdout.write(json.dumps(spool_status(spool), indent=2, ensure_ascii=False) + "\n")
         return
     if not given.url or not given.token_file:
         command.error("--url and --token-file are needed to forward")

@@ -29,6 +29,7 @@ from hooks_app.producer import https_sender
 from hooks_app.producer.__main__ import make_one_file
 from hooks_app.producer.agents import AGENTS, CLAUDE
 from hooks_app.producer.forwarder import SEND_MAX_EVENTS
+from hooks_app.producer.install import install
 from hooks_app.producer.translate import (
     EVENT_MAX_BYTES,
     EVENT_MAX_DEPTH,
@@ -189,11 +190,13 @@ def test_the_one_file_runs_alone_on_python_3_9(tmp_path: Path) -> None:
     spool = tmp_path / "spool dir"
     alone = [sys.executable, "-I", "-S", str(tmp_path / "producer.py"), "--spool", str(spool)]
 
-    def run(*arguments: str) -> Any:
-        done = subprocess.run([*alone, *arguments], capture_output=True, cwd=tmp_path, check=True)
-        return json.loads(done.stdout)
+    def run(*arguments: str) -> str:
+        command = [*alone, *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
-    hooks = run("--print-hooks")["hooks"]
+    for name, agent in AGENTS.items():
+        assert run("--print-hooks", name) == install("", str(spool), agent=agent)
+    hooks = json.loads(run("--print-hooks"))["hooks"]
     assert set(hooks) == set(AGENTS[CLAUDE].events) == set(TRANSLATIONS)
     run_hook(spool, (FIXTURES / "Stop.json").read_bytes(), hooks["Stop"][0]["hooks"][0]["command"])
-    assert run("--status")["waiting"] == 1
+    assert json.loads(run("--status"))["waiting"] == 1
