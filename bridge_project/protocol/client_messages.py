@@ -75,10 +75,12 @@ class SessionStart(ClientPayload):
     """Join a session, or create one, or resume one (D22, D60).
 
     It is created when ``session_id`` is null, or unknown while ``resume`` is false. ``worktree``: a
-    new session begins in a work tree of this branch, which is made (D64); ``trust`` as in
-    ``git_commit``. With ``resume``, an id that only the agent's own store knows begins that session
-    here, in its stored directory. ``take_over``: an observed session goes on under the bridge;
-    ``end_terminal`` also ends the program that runs it now, if that is idle or asks (D67).
+    new session begins in a work tree of this branch, made in ``.worktrees/`` at the repository's
+    top; when a person ends the session it is removed, if nothing in it would be lost: all is
+    committed and pushed, and nothing ignored is there (D64). ``trust`` as in ``git_commit``. With
+    ``resume``, an id that only the agent's own store knows begins that session here, in its stored
+    directory. ``take_over``: an observed session goes on under the bridge; ``end_terminal`` also
+    ends the program that runs it now, if that is idle or asks (D67).
     """
 
     type = "session_start"
@@ -294,8 +296,13 @@ class GitStatusRequest(SessionPayload):
 class GitCommit(SessionPayload):
     """Commit files; ``files`` null: all that is staged (D10, D63).
 
-    ``repository`` and ``head``: what the client has seen, else nothing is done. ``trust``: the
-    digest of a GIT_TRUST_REQUIRED whose programs may run.
+    Named files are committed as they are in the work tree, whatever is staged of them; a directory
+    means all files in it, a renamed file also the end of its old name. In the middle of a merge,
+    rebase, cherry-pick or revert git commits the whole index, and to name a file says that it is
+    resolved; it is refused while markers of a conflict are in it, or another file is in conflict.
+    A commit that is not made leaves the index as it was; what a hook changed in the work tree stays
+    and is named (``details.changed``). ``repository`` and ``head``: what the client has seen, else
+    nothing is done. ``trust``: the digest of a GIT_TRUST_REQUIRED whose programs may run.
     """
 
     type = "git_commit"
@@ -313,8 +320,9 @@ class GitCommit(SessionPayload):
 class GitPush(SessionPayload):
     """Push the current branch to its upstream, never by force (D64).
 
-    ``dry_run``: only say which commits would go. ``set_upstream``: where the branch has none, to
-    the same name at the only remote. The rest is as in ``git_commit``.
+    It goes where it would go at the machine, and the answer says where. ``dry_run``: only say which
+    commits would go, as far as the repository knows; no server is asked. ``set_upstream``: where
+    the branch has none, to the same name at the only remote. The rest is as in ``git_commit``.
     """
 
     type = "git_push"

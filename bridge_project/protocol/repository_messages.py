@@ -18,8 +18,16 @@ class GitStatusResponse(ServerPayload):
     """Describe the state of the repository (D10, D63).
 
     ``repository`` is the work tree's top, ``head`` the last commit, ``state`` what git is in the
-    middle of. ``commit`` only in the answer to ``git_commit``; ``truncated``: there are more
-    changes.
+    middle of; ``branch`` is a short commit in parentheses where HEAD is detached. A change is what
+    has become of a file since ``head``, index and work tree together. Its path is relative to the
+    session's directory; a byte that is no UTF-8 is U+FFFD. Untracked files are listed as
+    ``status.showUntrackedFiles`` has it, a directory of them as one change whose path ends in a
+    slash; their lines are counted up to 2,000 files and 16 MB. A file that was only taken out of
+    the index is ``deleted``; a conflict, or a submodule that differs, is ``modified``; the first 50
+    submodules are looked into, and none in them. ``counted`` false: its lines are not known, and
+    are 0. ``filtered``: only a filter at the machine knows whether it has changed, and ``is_clean``
+    leaves it out. ``commit`` only in the answer to ``git_commit``: ``also`` lists what went in
+    unnamed, ``note`` what a person must know. ``truncated``: there are more changes.
     """
 
     type = "git_status_response"
@@ -59,7 +67,10 @@ class GitPushResponse(ServerPayload):
 class GitDiffResponse(ServerPayload):
     """Describe changes line by line (D10).
 
-    ``truncated``: there are more lines or files than one answer holds.
+    ``truncated``: there are more lines or files than one answer holds (8 MB, 100,000 lines); files
+    whose lines are cut are listed with their true counts. A conflict is shown against our side.
+    Untracked files are shown when they, or a directory around them, are named. A file over 32 MB
+    counts as ``binary``.
     """
 
     type = "git_diff_response"

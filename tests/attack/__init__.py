@@ -1,1 +1,1 @@
-"""Attack the bridge from outside, one file for each number of docs/security.md."""
+"""Attack the bridge from outside; docs/security.md lists what is tried."""

@@ -1,4 +1,4 @@
-"""Flood the admin site's log-in without a token (docs/security.md, number 4)."""
+"""Flood the admin site's log-in without a token (docs/security.md)."""
 
 import threading
 import time

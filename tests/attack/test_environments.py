@@ -1,4 +1,4 @@
-"""What the bridge starts looks for secrets in its own environment and the bridge's (number 3)."""
+"""What the bridge starts looks for secrets in its own environment and the bridge's (D45)."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Number 5 of docs/security.md: many large answers at once, and clients that do not read them."""
+"""Ask for many large answers at once, and do not read them (docs/security.md)."""
 
 import http.client
 import os

@@ -1,4 +1,4 @@
-"""Flood the log with requests that are refused (docs/security.md, number 7)."""
+"""Flood the log with requests that are refused (docs/security.md)."""
 
 import re
 import time

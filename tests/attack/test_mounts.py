@@ -1,4 +1,4 @@
-"""Parts of the data directory, and procfs, mounted or linked into an allowed root (number 13)."""
+"""Parts of the data directory, and procfs, mounted or linked into an allowed root (D45)."""
 
 import os
 import shlex

@@ -1,4 +1,4 @@
-"""FIFOs where git reads settings, and a spool that is not what it seems (number 14)."""
+"""FIFOs where git reads settings, and a spool that is not what it seems (D10, D47)."""
 
 import json
 import os

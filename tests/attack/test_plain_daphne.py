@@ -1,4 +1,4 @@
-"""daphne without `serve` refuses what `serve` refuses (number 12; D18 to D20, D61)."""
+"""daphne without `serve` refuses what `serve` refuses (D18 to D20, D61)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PostgreSQL is restarted, and is away while a phone logs in (number 11; D46)."""
+"""PostgreSQL is restarted, and is away while a phone logs in (D46)."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor

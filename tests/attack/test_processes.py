@@ -1,4 +1,4 @@
-"""A command that was approved tries to outlive its turn, its session and the bridge (number 2)."""
+"""A command that was approved tries to outlive its turn, its session and the bridge (D79)."""
 
 import json
 import random

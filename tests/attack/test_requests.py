@@ -1,4 +1,4 @@
-"""Requests made to hold the bridge up: large bodies, tiny frames, idle connections (number 6)."""
+"""Requests made to hold the bridge up: large bodies, tiny frames, idle connections (D9, D16)."""
 
 import contextlib
 import gzip

@@ -1,4 +1,4 @@
-"""Two bridges on one host name: cookies know no ports (docs/security.md, number 15)."""
+"""Two bridges on one host name: cookies know no ports (docs/security.md)."""
 
 from tests.conformance.admin import Admin
 from tests.conformance.bridge import Bridge
