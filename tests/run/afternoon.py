@@ -1,7 +1,7 @@
 """One afternoon with a phone: what `watch`, a device in the terminal, shows of the demo agent.
 
 `.venv/bin/python -m tests.run.afternoon` plays it on a bridge of its own and prints it; ``--write``
-puts it into docs/agents.md. tests/run/test_watch_commands.py holds that it is true.
+makes docs/afternoon.md of it. tests/run/test_watch_commands.py holds that it is true.
 """
 
 import json
@@ -19,8 +19,19 @@ from tests.faults.quick import QuickBridge
 from tests.run.terminal import Program
 from tests.servers import wait_until
 
-PAGE = REPOSITORY / "docs" / "agents.md"
-BEGIN, END = "<!-- python -m tests.run.afternoon --write -->", "<!-- up to here -->"
+PAGE = REPOSITORY / "docs" / "afternoon.md"
+HEAD = """\
+# An afternoon with a phone
+
+<!-- Made by `.venv/bin/python -m tests.run.afternoon --write`: edit that. -->
+
+What `make watch`, a device in the terminal, shows of the [demo agent](agents.md#demo), started by
+`BRIDGE_DEMO_SHELL=1 make run`. What the person types is behind `>`, but for what is said to the
+agent, which is shown as every device sees it: `say What is left to do?`, or `say /tool …`, by which
+the demo agent is told to use a tool; a real one decides that itself. The time and the session's
+title, with which each line begins, are left out. `.venv/bin/python -m tests.run.afternoon` plays it
+again, once `make lint` has installed the test tools.
+"""
 MAKEFILE = "test:\n\t@echo 12 passed\n"
 QUESTION = {"question": "Which colour?", "options": [{"label": "Red"}, {"label": "Blue"}]}
 # What differs from run to run, and what stands in its place: the time and the session's title that
@@ -163,17 +174,15 @@ def play() -> str:
         QuickBridge(Path(directory).resolve(), BRIDGE_DEMO_SHELL="1") as bridge,
     ):
         told = Afternoon(bridge).play()
-    return f"{told}\n"
+    return HEAD + told
 
 
 def written() -> str:
-    return PAGE.read_text(encoding="utf-8").partition(f"{BEGIN}\n")[2].partition(END)[0]
+    return PAGE.read_text(encoding="utf-8")
 
 
 if __name__ == "__main__":
     played = play()
     if sys.argv[1:] == ["--write"]:
-        page = PAGE.read_text(encoding="utf-8")
-        page = page.replace(f"{BEGIN}\n{written()}{END}", f"{BEGIN}\n{played}{END}")
-        PAGE.write_text(page, encoding="utf-8")
+        PAGE.write_text(played, encoding="utf-8")
     sys.stdout.write(played)
