@@ -18,6 +18,7 @@ from tests.conformance.approvals import decide
 from tests.conformance.desk import refused, take
 from tests.conformance.phone import Message, Phone
 from tests.conformance.samples import hook
+from tests.conformance.terminal import until
 from tests.faults.quick import QuickBridge
 from tests.servers import wait_until
 
@@ -182,13 +183,8 @@ def test_the_desk_switches_asking_off_and_on(desk: Desk, phone: Phone) -> None:
     box = {"type": "readOnly", "networkAccess": False}
     for policy, asks in (("never", False), ("on-request", True)):
         settings = {"approvalPolicy": policy, "approvalsReviewer": "user", "sandboxPolicy": box}
-        phone.updates.clear()
         desk.daemon.note("thread/settings/updated", threadSettings=settings)
-        told = (THREAD, asks)
-        phone.collect(
-            lambda told=told: told in [(one["session_id"], one["asks"]) for one in phone.updates],
-            f"whether it asks: {asks}",
-        )
+        until(phone, THREAD, asks=asks)
 
 
 def test_an_observed_session_is_joined(desk: Desk, phone: Phone) -> None:

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import pty
+import shlex
 import signal
-import struct
 import subprocess
-import termios
-import threading
 import time
+import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from sessions_app.agents.acp import recipes
 from tests.agents.real.place import SECONDS, Place
-from tests.run.terminal import CONTROLS
 from tests.servers import wait_until
 
 
@@ -95,61 +92,45 @@ def terminal(place: Place, directory: Path) -> Iterator[None]:
 
 
 class Screen:
-    """A program in a terminal of its own, and what it has shown there."""
+    """A program in a terminal of its own, tmux's, and what that shows."""
 
-    def __init__(self, words: Sequence[str], directory: Path, environment: dict[str, str]) -> None:
-        self._ours, theirs = pty.openpty()
-        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 45, 110, 0, 0))
-        self.shown = b""
-        self.process = subprocess.Popen(
-            ["setsid", "--ctty", *words],
-            cwd=directory,
-            env=environment | {"TERM": "xterm-256color"},
-            stdin=theirs,
-            stdout=theirs,
-            stderr=theirs,
-        )
-        os.close(theirs)
-        threading.Thread(target=self._read, daemon=True).start()
+    def __init__(self, place: Place, directory: Path) -> None:
+        self._name, self.directory = f"bridge-{uuid.uuid4()}", directory
+        self._environment = {**os.environ, **place.environment}
 
-    def _read(self) -> None:
-        try:
-            while data := os.read(self._ours, 65536):
-                self.shown += data
-                for asked, said in _ANSWERS.items():
-                    os.write(self._ours, said * data.count(asked))
-        except OSError:  # the program has ended
-            return
+    def run(self, *words: str) -> None:
+        self._tmux("new-session", "-d", "-s", "t", "-x", "120", "-y", "45", shlex.join(words))
 
-    def text(self, since: int = 0) -> str:
-        """What was shown, without blanks, which may be moves of the cursor."""
-        return "".join(CONTROLS.sub(b"", self.shown[since:]).decode(errors="replace").split())
+    def _tmux(self, *words: str) -> str:
+        return subprocess.run(
+            ["tmux", "-L", self._name, *words],
+            capture_output=True,
+            check=False,
+            text=True,
+            cwd=self.directory,
+            env=self._environment,
+        ).stdout
 
-    def until(self, words: str, since: int = 0) -> None:
-        wait_until(lambda: words in self.text(since), self.tail, within=SECONDS)
+    def shown(self) -> str:
+        return self._tmux("capture-pane", "-p", "-t", "t")
 
-    def tail(self) -> str:
-        return CONTROLS.sub(b"", self.shown[-6000:]).decode(errors="replace")
+    def until(self, words: str) -> None:
+        wait_until(lambda: words in self.shown(), self.shown, within=SECONDS)
 
-    def press(self, keys: str) -> None:
-        os.write(self._ours, keys.encode())
+    def press(self, key: str) -> None:
+        """A key by tmux's name of it."""
+        self._tmux("send-keys", "-t", "t", key)
 
     def say(self, text: str) -> None:
         """Type a line; Enter comes once it is there, or it would be taken for a part of it."""
-        seen = len(self.shown)
-        self.press(text)
-        self.until("".join(text.split())[-12:], seen)
-        time.sleep(1)  # one that comes with the text is taken for a line's end in it
-        self.press("\r")
+        before = self.shown().count(text)
+        self._tmux("send-keys", "-t", "t", "-l", text)
+        wait_until(lambda: self.shown().count(text) > before, self.shown, within=SECONDS)
+        time.sleep(1)  # as a person: one that comes with the text is taken for a line's end in it
+        self.press("Enter")
 
     def end(self) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
-
-
-# what programs ask a terminal: where the cursor is, what it can do, which colours it has
-_ANSWERS = {b"\x1b[6n": b"\x1b[1;1R", b"\x1b[c": b"\x1b[?62;22c", b"\x1b[?u": b"\x1b[?0u"}
+        self._tmux("kill-server")
 
 
 @contextlib.contextmanager

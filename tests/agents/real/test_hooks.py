@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,12 +17,14 @@ import pytest
 from hooks_app.producer.agents import AGENTS
 from hooks_app.producer.shell_command import HOOK_MARK
 from tests.agents.real.desk import DeskProgram, Screen
-from tests.agents.real.models import Handler, Model
+from tests.agents.real.joined import CODEX, Escalating, end_desk, person_asked
+from tests.agents.real.models import Model
 from tests.agents.real.place import SECONDS, Place, place_of
 from tests.agents.real.table import REAL
 from tests.conformance.approvals import decide, of
 from tests.conformance.phone import Phone
 from tests.conformance.terminal import until
+from tests.servers import wait_until
 
 pytestmark = [pytest.mark.agents, pytest.mark.timeout(560)]
 
@@ -33,26 +36,39 @@ class Way:
     """How one sits at a program: what it shows when it is ready, and when it asks.
 
     ``words``: its command. One that shows nothing when it is ready does not start in a terminal
-    here: it is spoken with by its protocol. ``first``: what it shows before → the keys for that.
+    here: it is spoken with by its protocol. ``first``: what it shows before → the key for that;
+    ``once``: likewise, when it first sees our hooks. ``prompt``: at which its model has it make a
+    file.
     """
 
     words: tuple[str, ...] = ()
     ready: str = ""
     asks: str = ""
     first: tuple[tuple[str, str], ...] = ()
+    once: tuple[tuple[str, str], ...] = ()
+    prompt: str = "do: run touch made"
 
 
 WAYS = {
-    "qwen": Way(("qwen",), "Typeyourmessage", "Allowexecution"),
-    "copilot": Way(
-        *(("copilot",), "?help", "Doyouwanttorun"), first=(("Doyoutrustthefiles", "\r"),)
+    "codex": Way(
+        CODEX,
+        *("Ask Codex to do anything", "Would you like to run"),
+        once=(("Hooks need review", "2"), ("› 2. Trust all", "Enter")),
+        prompt="outside: touch made",
     ),
-    "kimi": Way(*(("kimi",), "context:0%", "Runthiscommand?"), first=(("Trustthisfolder?", "\r"),)),
+    "qwen": Way(("qwen",), "Type your message", "Allow execution"),
+    "copilot": Way(
+        *(("copilot",), "? help", "Do you want to run"),
+        first=(("Do you trust the files", "Enter"),),
+    ),
+    "kimi": Way(
+        *(("kimi",), "context: 0%", "Run this command?"), first=(("Trust this folder?", "Enter"),)
+    ),
     "droid": Way(),
 }
 
 
-class Gate(Handler):
+class Gate(Escalating):
     """A model that answers while its gate is open."""
 
     gate = threading.Event()
@@ -76,11 +92,19 @@ def hooked(
 ) -> Iterator[Place]:
     """A bridge whose hooks the agent has, as `make hooks` puts them there."""
     name: str = request.param
-    with place_of(REAL[name], gate, tmp_path_factory.mktemp(name)) as place:
+    agent = person_asked() if name == "codex" else REAL[name]
+    with place_of(agent, gate, tmp_path_factory.mktemp(name)) as place:
         row = AGENTS[name]
         settings = Path(row.home.replace("~", str(place.home))) / row.file
         place.bridge.manage("install_hooks", name, "--answer", "--yes")
+        if once := WAYS[name].once:
+            screen = Screen(place, place.bridge.root)
+            screen.run(*WAYS[name].words)
+            _answer(screen, once)
+            screen.until(WAYS[name].ready)
+            screen.end()
         yield place
+        end_desk(place)
         place.bridge.manage("install_hooks", name, "--remove", "--yes")
         assert not settings.exists() or HOOK_MARK not in settings.read_text()
 
@@ -93,6 +117,12 @@ def phone(hooked: Place) -> Iterator[Phone]:
         phone.request("presence_set", {"away": False})
 
 
+def _answer(screen: Screen, shown: tuple[tuple[str, str], ...]) -> None:
+    for words, key in shown:
+        screen.until(words)
+        screen.press(key)
+
+
 class Desk:
     """A person at the program of an agent, whose session the phone has joined."""
 
@@ -100,7 +130,6 @@ class Desk:
         self.way, self.place, self.phone = WAYS[place.agent.name], place, phone
         self.directory = (place.bridge.root / name).resolve()
         self.directory.mkdir()
-        self.environment = {**os.environ, **place.environment}
         self.screen: Screen | None = None
         self.program: DeskProgram | None = None
         self.session = ""
@@ -112,10 +141,9 @@ class Desk:
             self.program = DeskProgram(self.place, self.directory)
             threading.Thread(target=self.program.say, args=(prompt,), daemon=True).start()
         elif self.screen is None:
-            self.screen = Screen(self.way.words, self.directory, self.environment)
-            for shown, keys in self.way.first:
-                self.screen.until(shown)
-                self.screen.press(keys)
+            self.screen = Screen(self.place, self.directory)
+            self.screen.run(*self.way.words)
+            _answer(self.screen, self.way.first)
             self.screen.until(self.way.ready)
         if self.screen is not None:
             self.screen.say(prompt)
@@ -133,6 +161,9 @@ class Desk:
         Gate.gate.set()
         asked = self.phone.expect("approval_required", SECONDS, session_id=self.session)
         return dict(asked["payload"])
+
+    def shows_dialog(self) -> bool:
+        return self.screen is not None and self.way.asks in self.screen.shown()
 
     def until_idle(self) -> None:
         until(self.phone, self.session, turn="idle", pending_approvals=0)
@@ -156,11 +187,11 @@ def test_each_event_comes_once(desk: Desk) -> None:
     """The dialog is answered at the desk."""
     if not desk.way.ready:
         pytest.skip("its terminal program does not start here")
-    desk.say("do: run touch made")
+    desk.say(desk.way.prompt)
     assert desk.question().get("answerable") is None
     assert desk.screen is not None
     desk.screen.until(desk.way.asks)
-    desk.screen.press("\r")
+    desk.screen.press("Enter")
     desk.phone.expect("tool_result", SECONDS, session_id=desk.session)
     desk.until_idle()
     assert (desk.directory / "made").exists()
@@ -175,14 +206,40 @@ def test_who_is_away_answers(desk: Desk, decision: str) -> None:
     """No dialog is shown meanwhile, nor afterwards."""
     if not AGENTS[desk.place.agent.name].answers:
         pytest.skip("it takes no answer from a hook")
-    desk.say("do: run touch made")
+    desk.say(desk.way.prompt)
     desk.phone.request("presence_set", {"away": True})
     question = desk.question()
     assert question["answerable"] is True
+    assert not desk.shows_dialog()
     call = question["tool_call_id"]
     changed = decide(desk.phone, desk.session, call, "modified", {"command": "true"})
     assert changed["type"] == "error", "it runs the call as it is, or not at all"
     assert decide(desk.phone, desk.session, call, decision)["payload"]["forwarded"] is True
     desk.phone.expect("agent_event", SECONDS, session_id=desk.session, event="Stop")
     assert (desk.directory / "made").exists() is (decision == "approved")
-    assert desk.screen is None or desk.way.asks not in desk.screen.text()
+    assert not desk.shows_dialog()
+
+
+def test_nobody_answers(desk: Desk) -> None:
+    """Then it asks at the desk, in time for its own limit; the phone's answer is too late."""
+    row = AGENTS[desk.place.agent.name]
+    if not row.answers or desk.way.ready == "":
+        pytest.skip("it takes no answer from a hook, or shows no dialog here")
+    desk.say(desk.way.prompt)
+    desk.phone.request("presence_set", {"away": True})
+    asked_at = time.monotonic()
+    question = desk.question()
+    assert question["answerable"] is True
+
+    def asks() -> bool:
+        desk.phone.ping()
+        return desk.shows_dialog()
+
+    wait_until(asks)
+    assert time.monotonic() - asked_at > row.waits - 1
+    answer = decide(desk.phone, desk.session, question["tool_call_id"], "approved")["payload"]
+    assert answer.get("forwarded") is not True
+    assert desk.screen is not None
+    desk.screen.press("Enter")
+    desk.phone.expect("agent_event", SECONDS, session_id=desk.session, event="Stop")
+    assert (desk.directory / "made").exists()
