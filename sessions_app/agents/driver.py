@@ -10,7 +10,7 @@ import asyncio
 import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -42,10 +42,14 @@ NOT_ASKED = "Nobody was asked about the call: its parameters are too long, or to
 
 @dataclass(frozen=True, slots=True)
 class HistoryMessage:
-    """Represent one message of a resumed agent's earlier conversation."""
+    """Represent one message of a resumed agent's earlier conversation.
+
+    ``at``: when it was begun, in seconds since the epoch; 0: the agent does not say.
+    """
 
     text: str
     by_agent: bool
+    at: float = field(default=0.0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ D36, D46).
 """
 
 import uuid
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 import structlog
@@ -18,6 +18,7 @@ from devices_app import audit, pairing
 from devices_app.models import Device
 from sessions_app import leases, notifications, session_view
 from sessions_app.agents import inbox, session_writer, shared
+from sessions_app.agents.driver import HistoryMessage
 from sessions_app.agents.offers import Offers
 from sessions_app.agents.past.store import PastSession
 from sessions_app.agents.sanitize import storable_reason
@@ -203,16 +204,23 @@ def _check_limit(*, joins: bool) -> None:
 
 
 def activate(
-    session_pk: int, host: str, asks: bool | None, offers: Offers, picture_bytes: int
+    session_pk: int,
+    host: str,
+    asks: bool | None,
+    offers: Offers,
+    picture_bytes: int,
+    history: Sequence[HistoryMessage],
 ) -> None:
     """Mark the session as active; tell all devices if it is new or was closed.
 
     They are warned once when its agent does not ask, or when that is unknown (D59). ``host``: where
     its agent runs; ``offers``: what a person may choose; ``picture_bytes``: of the largest picture
-    that it takes.
+    that it takes; ``history``: what the agent has kept.
     """
     with writing(session_pk, leases.current()) as writer:
         session, before = writer.session, writer.session.asks
+        if session.shared:
+            writer.catch_up(history)
         former, session.status, session.reason = session.status, Session.Status.ACTIVE, ""
         session.expired, session.forgotten, session.closed_at = False, False, None
         if former in (Session.Status.CREATED, Session.Status.CLOSED):

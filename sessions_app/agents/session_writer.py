@@ -21,6 +21,7 @@ from bridge_project.protocol.resources import Picture, ToolOutcome, Usage
 from bridge_project.protocol.types import FinishReason, MessageState, SessionEndReason
 from sessions_app import attachments, leases, notifications
 from sessions_app.agents import events, inbox, sanitize, usage
+from sessions_app.agents.driver import HistoryMessage
 from sessions_app.agents.host import sockets
 from sessions_app.agents.offers import Offers
 from sessions_app.approvals import service as approvals
@@ -95,6 +96,8 @@ class SessionWriter:
                 self._end_turn(event)
             case events.PromptTyped(content):
                 self._show_prompt(content)
+                self.session.set_calls(self.session.calls)
+                self.open_stream()
             case events.AgentDied(reason):
                 self.stop(Session.Status.ERROR, reason, "agent_died")
                 self.report_failure(reason)
@@ -144,13 +147,24 @@ class SessionWriter:
         return attachments.keep(self.session, pictures) or None
 
     def _show_prompt(self, content: str) -> None:
-        """Show what was typed at the desk, with which a turn begins or goes on (D80)."""
+        """Show what was typed at the desk (D80)."""
         said = sanitize.truncate(content)
         observed_sessions.set_title(self.session, said)
         shown = inbox.prompt_event(self.session.session_id, prompt=said, queued=False)
         self._append(shown)
-        self.session.set_calls(self.session.calls)
-        self.open_stream()
+
+    def catch_up(self, history: Sequence[HistoryMessage]) -> None:
+        """Show what was said at the desk after the log's last row of the session (D80)."""
+        last = LogRow.objects.filter(feed=self.session.feed).order_by("-seq").first()
+        if last is None:  # all of it is shown as history (D60)
+            return
+        for said in (one for one in history if one.at > last.created_at.timestamp()):
+            if said.by_agent:
+                self._write_chunk(events.Chunk(said.text))
+                self.close_stream("stop")
+            else:
+                self._show_prompt(said.text)
+        self.session.set_turn(Session.Turn.IDLE)
 
     # -- tools -------------------------------------------------------------------------------------
 

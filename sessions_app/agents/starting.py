@@ -63,7 +63,7 @@ async def start_agent(launch: Launch, begun: asyncio.Task[None]) -> None:
         async with asyncio.timeout(limits.AGENT_START_SECONDS):
             await begun
         await choosing.choose_again(driver, session)
-        known = (driver.path, driver.asks, driver.offers, driver.picture_bytes)
+        known = (driver.path, driver.asks, driver.offers, driver.picture_bytes, driver.history)
         await agent_writers.retry(ownership.activate, session.pk, *known)
     except asyncio.CancelledError:
         await close(driver, session.session_id)

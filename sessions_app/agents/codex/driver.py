@@ -29,7 +29,7 @@ from sessions_app.agents.codex.calls import Calls
 from sessions_app.agents.codex.choices import Choices
 from sessions_app.agents.codex.connection import Connection, NotKnown, Params, Refused
 from sessions_app.agents.codex.program import NAME, command, log_in
-from sessions_app.agents.codex.reading import part, parts, text
+from sessions_app.agents.codex.reading import count, part, parts, text
 from sessions_app.agents.codex.transport import Lines
 from sessions_app.agents.driver import (
     CannotResume,
@@ -204,8 +204,8 @@ class CodexDriver(Driver):
             about = {"threadId": thread, "limit": _PAGE, "sortDirection": "desc", **more}
             page = await self._connection.ask("thread/items/list", **about)
             entries = parts(page, "data")
-            for entry in entries:
-                message = message_of(part(entry, "item"))
+            for item in (part(entry, "item") for entry in entries):
+                message = message_of(item) if self._is_past(item) else None
                 chars += len(message.text) if message is not None else 0
                 if message is not None and chars <= limits.AGENT_HISTORY_CHARS:
                     found.append(message)
@@ -213,6 +213,10 @@ class CodexDriver(Driver):
             if not entries or not cursor or more == (more := {"cursor": cursor}):
                 break
         return found[::-1]
+
+    def _is_past(self, item: Params) -> bool:
+        """Return whether an item of the history has not been told as it came."""
+        return True
 
     # -- a turn ------------------------------------------------------------------------------------
 
@@ -630,4 +634,5 @@ def message_of(item: Params) -> HistoryMessage | None:
         case _:
             return None
     said = clean(said).strip()
-    return HistoryMessage(said, item["type"] == "agentMessage") if said else None
+    at = (count(item, "startedAtMs") or 0) / 1000
+    return HistoryMessage(said, item["type"] == "agentMessage", at) if said else None

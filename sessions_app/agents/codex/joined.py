@@ -53,6 +53,7 @@ class JoinedDriver(CodexDriver):
         self._threads: set[str] = set()  # the session's, of all that the server tells about
         self._sent: set[str] = set()  # ids of the messages that came from here
         self._joined = asyncio.Event()
+        self._told: set[str] = set()  # ids of the items that came while it was being joined
 
     @property
     def error_output(self) -> str:
@@ -105,6 +106,9 @@ class JoinedDriver(CodexDriver):
         for turn in parts(turns, "data"):
             if turn.get("status") == "inProgress":
                 self._turns.setdefault(thread, text(turn, "id"))
+
+    def _is_past(self, item: Params) -> bool:
+        return text(item, "id") not in self._told
 
     # -- whether it asks ---------------------------------------------------------------------------
 
@@ -160,6 +164,8 @@ class JoinedDriver(CodexDriver):
             return
         if method in _GONE and self._is_main(thread):
             self._die(_GONE[method])
+        if method in ("item/started", "item/completed") and not self._joined.is_set():
+            self._told.add(text(part(params, "item"), "id"))
         if method == "turn/started" and self._is_main(thread) and not self._prompted:
             self._interrupted = self._calls.interrupted = False  # that was the turn before
         super()._noted(method, params)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.agents.codex.conftest import STAND_IN
-from tests.agents.codex.daemon import ASKS, THREAD, UNASKED, Daemon
+from tests.agents.codex.daemon import ASKS, THREAD, UNASKED, Daemon, Json
 from tests.conformance.agents import end, log_of, say, start
 from tests.conformance.approvals import decide
 from tests.conformance.desk import refused, take
@@ -146,6 +147,45 @@ def test_left_and_joined_again(desk: Desk, phone: Phone) -> None:
     assert ready["type"] == "session_ready", "its own sessions have room"
     assert desk.begin(phone)["type"] == "session_ready"
     end(phone, ready["payload"]["session_id"])
+
+
+def test_what_was_said_meanwhile(desk: Desk, phone: Phone) -> None:
+    """It is there once, in its place, when the session is joined again."""
+    desk.daemon.typed("Before.")
+    desk.daemon.say("It was before.")
+    desk.daemon.turn(status="completed")
+    phone.expect("stream_end", session_id=THREAD)
+    kept: list[Json] = []
+    for number in range(2):
+        end(phone, THREAD)
+        now = time.time_ns() // 10**6
+        content = [{"type": "text", "text": f"Meanwhile {number}."}]
+        asked: Json = {"type": "userMessage", "id": f"u{number}", "content": content}
+        done: Json = {"type": "agentMessage", "id": f"a{number}", "text": f"Done {number}."}
+        # the newest first, as it is asked for
+        kept = [{"item": {**one, "startedAtMs": now}} for one in (done, asked)] + kept
+        desk.daemon.spec["thread/items/list"] = {"data": kept}
+        assert desk.begin(phone)["type"] == "session_ready"
+    try:
+        desk.daemon.typed("After.")
+        wait_until(lambda: "After." in str(log_of(phone, THREAD)))
+        prompts, answers = [], []
+        for one in log_of(phone, THREAD):
+            if one["type"] == "agent_event" and one["payload"]["event"] == "UserPromptSubmit":
+                prompts.append(one["payload"]["payload"]["prompt"])
+            if one["type"] == "stream_chunk":
+                answers.append((prompts[-1], one["payload"]["content"]))
+        at = prompts.index("Before.")
+        assert prompts[at:] == ["Before.", "Meanwhile 0.", "Meanwhile 1.", "After."]
+        assert answers[-3:] == [
+            ("Before.", "It was before."),
+            ("Meanwhile 0.", "Done 0."),
+            ("Meanwhile 1.", "Done 1."),
+        ]
+        assert desk.bridge.session(THREAD)["turn"] == "working", "by what came after"
+    finally:
+        desk.daemon.spec.pop("thread/items/list")
+        desk.daemon.turn(status="completed")
 
 
 def test_hook_events_say_nothing_new(desk: Desk, phone: Phone) -> None:

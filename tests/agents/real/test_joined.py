@@ -13,7 +13,7 @@ from tests.agents.real.desk import Screen
 from tests.agents.real.joined import CODEX, Escalating, end_desk, of_the_desk, person_asked
 from tests.agents.real.models import Model
 from tests.agents.real.place import SECONDS, Place, Talk, payloads, place_of
-from tests.conformance.agents import words
+from tests.conformance.agents import log_of, words
 from tests.servers import wait_until
 
 pytestmark = [pytest.mark.agents, pytest.mark.timeout(400), pytest.mark.xdist_group("codex")]
@@ -111,6 +111,14 @@ def test_the_terminal_is_closed_and_opened_again(terminal: Terminal) -> None:
     talk.close()
     terminal.say("do: say on and on")
     terminal.until("• on and on")
+    again = Talk(terminal.place, terminal.directory, past=talk.session)
+    said = [
+        one["payload"]["payload"]["prompt"] if one["type"] == "agent_event" else words([one])
+        for one in log_of(again.phone, talk.session)
+        if one["type"] == "stream_chunk" or "UserPromptSubmit" in str(one)
+    ]
+    assert said[-4:] == ["do: say again", "again", "do: say on and on", "on and on"]
+    again.close()
 
 
 def test_the_server_is_killed(terminal: Terminal) -> None:
