@@ -31,7 +31,7 @@ from sessions_app.agents.driver import CannotStart, OpenElsewhere
 
 log = structlog.get_logger("bridge.agent")
 
-UNASKED: Final = "It is read here and not written to: at the desk, {why}."
+UNASKED: Final = "At the desk {why}, so it can be watched here, and not written to."
 _POLICIES: Final = ("untrusted", "on-request")
 _NOT_LOADED: Final = "The desk has just closed this session. Try again."
 _GONE: Final = {
