@@ -252,7 +252,8 @@ function sayNews({ approvals, sessions }) {
   /** @param {string} tool */
   const nameOf = (tool) => (tool === "AskUserQuestion" ? "A question" : oneLine(tool));
   for (const { key, session_id: id, tool, risk_level: risk } of openApprovals(model.home))
-    if (!approvals[key]) say(id, `${nameOf(tool)} waits for you`, "approval_required", risk);
+    if (!approvals[key] && sheet?.key !== key)
+      say(id, `${nameOf(tool)} waits for you`, "approval_required", risk);
   for (const [id, { filled, unseen, failed, trouble }] of Object.entries(model.home.sessions)) {
     const before = sessions[id];
     // There is no notification of it: it stays until somebody looks.

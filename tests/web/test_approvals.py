@@ -24,6 +24,7 @@ def test_one_is_opened_that_the_page_has_not_received(page: Page, bridge: Bridge
     (call_id,) = approvals.pending(bridge, session_id)
     page.open(f"approvals/{session_id}/{call_id}")
     page.find("dialog .whole", "echo pushed > pushed.txt")
+    assert "waits" not in page.js("document.querySelector('#toasts').innerText")
     approve(page)
     told = r"/Approved by you\. The agent was told\. [0-9]/.test(document.body.innerText)"
     page.wait(told, what="when")
