@@ -38,6 +38,7 @@ _NAMED: Final = [
         (r"filter\..*\.(?:clean|process)", "filter", "commit", "work tree"),
         (r"filter\..*\.smudge", "filter", "work tree"),
         (r"gpg\.(?:.*\.)?(?:program|defaultkeycommand)", "signature", "commit", "push"),
+        (r"merge\..*\.driver", "merge driver", "commit"),  # by rerere, also after a commit
         (r"core\.fsmonitor", "monitor", "commit", "work tree"),
         (r"gc\.recentobjectshook", "hook", "commit"),
         (r"hook\..*\.command", "hook", *USES),

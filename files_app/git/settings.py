@@ -29,7 +29,7 @@ def ask(place: Repository, *arguments: str) -> bytes:
     done = git.run(
         ["--no-pager", *arguments],
         cwd=place.top,
-        environment={**git.user_environment(), "GIT_DIR": place.git_dir},
+        environment=git.own_environment(place),
         max_bytes=4 * limits.GIT_CONFIG_MAX_BYTES,
     )
     if done.code and b"not a git repository" in done.err:  # its directory was found

@@ -99,6 +99,18 @@ def test_it_is_never_forced(repository: Repository, remote: Path, work: Work) ->
     assert pushed(work)["links"] == ["https://git.example/new/1"]
 
 
+@pytest.mark.parametrize("url", ["git@git.example:a/b.git", "git.example:b", "./a:b", "a/b:c"])
+def test_an_address_as_ssh_has_it(repository: Repository, work: Work, url: str) -> None:
+    """A colon before any slash is no path, which would lie in the repository."""
+    repository.commit_files({"a": "1\n"})
+    repository.git("remote", "add", "origin", url)
+    answer = work.ask("git_push", dry_run=True, set_upstream=True)
+    if url.startswith("git"):
+        assert answer["payload"]["url"] == url
+    else:
+        assert "lies in the repository" in refused(answer)
+
+
 NEVER = {
     "core.sshCommand": "touch {mark}; false",
     "credential.helper": "!touch {mark}",

@@ -159,7 +159,7 @@ COMMITS = ("pre-commit", "prepare-commit-msg", "commit-msg", "post-commit", "pre
 CHANGES_INDEX = ("post-index-change", "filter.x.clean", "core.fsmonitor")
 # use → what it can run; git has all of these and more
 CAN_RUN = {
-    "git_commit": {*COMMITS, *CHANGES_INDEX, "reference-transaction"},
+    "git_commit": {*COMMITS, *CHANGES_INDEX, "reference-transaction", "merge.x.driver"},
     "git_push": {"pre-push", "reference-transaction"},
     "session_start": {
         *("post-checkout", "reference-transaction", "filter.x.smudge"),
