@@ -79,13 +79,18 @@ def find(place: Repository, use: Use, *more: str) -> Programs:
     return Programs(place.top, digest, [one for one, _ in pairs])
 
 
+def hooks_of(place: Repository) -> str:
+    """Return the directory of the hooks that run at the top of the work tree."""
+    where = settings.ask(place, "rev-parse", "--git-path", "hooks")  # it knows `~user` too
+    return os.path.join(place.top, os.fsdecode(where).removesuffix("\n"))
+
+
 Pair = tuple[GitProgram, list[list[str]]]
 
 
 def _hooks(place: Repository, use: Use, found: list[Effective]) -> Iterator[Pair]:
     named = [one for one in found if one.key == "core.hookspath"][-1:]
-    where = settings.ask(place, "rev-parse", "--git-path", "hooks")  # it knows `~user` too
-    directory = os.path.join(place.top, os.fsdecode(where).removesuffix("\n"))
+    directory = hooks_of(place)
     own = bool(named) and named[0].own
     for name in _HOOKS[use]:
         path = f"{directory}/{name}"

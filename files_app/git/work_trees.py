@@ -76,8 +76,10 @@ def _add(place: Repository, session_id: str | None, path: str, branch: str, lock
     known = ("show-ref", "--verify", "--quiet", f"refs/heads/{branch}")
     is_new = plain.done(*known, good=(0, 1)).code == 1
     how = ("--no-track", "-b", branch, "--", path) if is_new else ("--", path, branch)
+    # by a relative path git would take the hooks of the branch, as soon as they are there
+    hooks = ("-c", f"core.hooksPath={programs.hooks_of(place)}")
     try:
-        plain("worktree", "add", "--lock", "--reason", _MARK, *how, pass_fds=[lock])
+        plain(*hooks, "worktree", "add", "--lock", "--reason", _MARK, *how, pass_fds=[lock])
         if session_id:
             made = {"path": path, "start": start}
             writers.begin(

@@ -12,7 +12,9 @@ import pytest
 from tests.conformance.admin import Admin
 from tests.conformance.approvals import assert_refused
 from tests.conformance.bridge import Bridge
+from tests.conformance.phone import Phone
 from tests.conformance.repositories import Repository, Work
+from tests.conformance.test_git_work_trees import start
 from tests.servers import wait_until
 
 pytestmark = pytest.mark.spec("git.trust")
@@ -204,6 +206,31 @@ def test_only_what_can_run_is_asked_about(
     answer = work.phone.request(use, asked | {"trust": details["digest"]})
     assert answer["type"] in ("git_status_response", "git_push_response", "session_ready"), answer
     assert set() < set(log.read_text().split()) <= CAN_RUN[use]
+
+
+@pytest.mark.parametrize(
+    "name", ["post-index-change", "reference-transaction", "post-checkout", "core.fsmonitor"]
+)
+def test_the_hooks_of_a_branch_do_not_run_as_its_work_tree_is_made(
+    home: Path, repository: Repository, phone: Phone, tmp_path: Path, name: str
+) -> None:
+    """`core.hooksPath = .githooks` means those at the top, which were looked at."""
+    monitor = "fsmonitor = .githooks/core.fsmonitor\n"
+    (home / ".gitconfig").write_text(f"[core]\nhooksPath = .githooks\n{monitor}")
+    mark = tmp_path / "ran"
+    repository.commit_files({"a": "1\n"})
+    repository.git("checkout", "-q", "-b", "branch")
+    repository.write(f".githooks/{name}", f"#!/bin/sh\ntouch '{mark}'\n").chmod(0o755)
+    repository.commit()
+    for there in ("main", "branch"):  # of the second a person has seen them
+        repository.git("checkout", "-q", "--detach", there)
+        answer = start(phone, repository.path, "branch")
+        if there == "main":
+            assert answer["type"] == "session_ready" and not mark.exists(), answer
+            repository.git("worktree", "remove", "--force", ".worktrees/branch")
+        else:
+            (program,) = assert_refused(answer, "GIT_TRUST_REQUIRED", True)["details"]["programs"]
+            assert program["name"] == name
 
 
 def test_trust_at_the_machine_is_for_each_use(
