@@ -123,6 +123,28 @@ NEVER = {
 }
 
 
+def test_a_push_never_fetches_before(
+    repository: Repository, remote: Path, work: Work, tmp_path: Path
+) -> None:
+    """`push.negotiate` would, from where another setting says that the same address leads."""
+    mark = tmp_path / "ran"
+    repository.git("branch", "-q", "--set-upstream-to=origin/main")
+    for key, value in {
+        "remote.origin.url": "there:",
+        f"url.{remote}.pushInsteadOf": "there:",
+        f"url.ext::touch {mark} %S.insteadOf": str(remote),
+        "protocol.allow": "always",
+        "push.negotiate": "true",
+    }.items():
+        repository.git("config", key, value)
+    repository.commit_files({"a": "2\n"})
+    assert pushed(work)["url"] == str(remote)
+    assert not mark.exists()
+    repository.commit_files({"a": "3\n"})
+    repository.git("push", "-q", "origin", check=False)
+    assert mark.exists(), "no trap: plain git does not run it either"
+
+
 @pytest.mark.parametrize("key", NEVER)
 def test_a_program_of_the_configuration_is_never_used(
     repository: Repository, remote: Path, work: Work, tmp_path: Path, key: str
