@@ -15,6 +15,7 @@ from tests.conformance.bridge import Bridge
 from tests.conformance.phone import Phone
 from tests.conformance.repositories import Repository, Work
 from tests.conformance.test_git_work_trees import start
+from tests.faults.quick import QuickBridge
 from tests.servers import wait_until
 
 pytestmark = pytest.mark.spec("git.trust")
@@ -122,6 +123,24 @@ def test_a_users_setting_that_leads_into_the_repository(
     (home / "hooks/pre-commit").symlink_to(outside)
     work.committed("His own", ["a"])
     assert mark.exists()
+
+
+@pytest.mark.parametrize("by", ["path", "link"])
+def test_a_users_setting_that_includes_a_file_of_the_repository(
+    home: Path, repository: Repository, work: Work, tmp_path: Path, by: str
+) -> None:
+    """That it is included is his, but what stands there is the repository's."""
+    repository.commit_files({"a": "1\n"})
+    mark = tmp_path / "ran"
+    shared = repository.write("shared", f"[core]\nfsmonitor = touch '{mark}'; false\n")
+    if by == "link":
+        (home / "shared").symlink_to(shared)
+        shared = home / "shared"
+    (home / ".gitconfig").write_text(f"[include]\npath = {shared}\n")
+    repository.write("a", "2\n")
+    answer = work.ask("git_commit", message="x", files=["a"])
+    (program,) = assert_refused(answer, "GIT_TRUST_REQUIRED", True)["details"]["programs"]
+    assert program["name"] == "core.fsmonitor" and not mark.exists()
 
 
 def test_trust_is_given_and_ended_at_the_machine(
@@ -317,3 +336,25 @@ def test_it_is_quick(repository: Repository, work: Work, home: Path) -> None:
         took.append((seconds(work.status), max(3.0, 2 * alone)))
     assert any(one < most for one, most in took), took
     assert len(work.status()["changes"]) > 10_000
+
+
+def test_a_home_directory_under_git(tmp_path: Path) -> None:
+    """The user's own settings stay his, though their file lies in the repository."""
+    with QuickBridge(tmp_path) as bridge:
+        bridge.stop()
+        bridge.settings |= {"HOME": str(bridge.root), "XDG_CONFIG_HOME": f"{bridge.root}/.config"}
+        bridge.start()
+        bridge.pin = bridge.pairing().pin
+        repository = Repository(bridge.root)
+        remote = tmp_path / "remote.git"
+        repository.write(".gitconfig", "[credential]\nhelper = store\n[core]\nfsmonitor = /none\n")
+        repository.commit_files({"a": "1\n"})
+        repository.git("clone", "-q", "--bare", str(repository.path), str(remote))
+        repository.git("remote", "add", "origin", str(remote))
+        repository.write("a", "2\n")
+        with bridge.phones() as [phone]:
+            work = Work(bridge, phone, repository.path)
+            answer = work.ask("git_commit", message="x", files=["a"])
+            assert answer["type"] == "git_status_response", answer
+            answer = work.ask("git_push", set_upstream=True)
+            assert answer["type"] == "git_push_response", answer

@@ -46,6 +46,11 @@ def home() -> str:
     return os.environ.get("HOME") or pwd.getpwuid(os.geteuid()).pw_dir
 
 
+def settings_base() -> str:
+    """Return where the user's programs have their settings."""
+    return os.environ.get("XDG_CONFIG_HOME") or f"{home()}/.config"
+
+
 def user_environment() -> dict[str, str]:
     """Return the part of the bridge's environment that the user's programs may see."""
     found = child_environment.scrubbed()
