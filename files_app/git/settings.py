@@ -18,7 +18,10 @@ _NO_FILTER: Final = frozenset({b"unspecified", b"unset", b"set"})
 
 
 class Effective(NamedTuple):
-    """Hold a setting in force; ``own``: a file of the repository makes it, whoever includes it."""
+    """Hold a setting in force.
+
+    ``own``: a file of the repository makes it, whoever includes that.
+    """
 
     own: bool
     key: str

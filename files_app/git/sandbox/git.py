@@ -59,10 +59,11 @@ def user_environment() -> dict[str, str]:
 
 
 def own_environment(place: Repository) -> dict[str, str]:
-    """Return the user's environment in which git, at the top, works with this repository (D63).
+    """Return the user's environment in which git works with this repository (D63).
 
-    Whoever asks for its settings must ask the git that obeys them: another repository may lie at
-    the top (``core.worktree``), and settings may be included by how git has found its directory.
+    It runs at the top. Whoever asks for its settings must ask the git that obeys them: another
+    repository may lie there (``core.worktree``), and settings may be included by how git has found
+    its directory.
     """
     with Ignoring("FILE_NOT_FOUND", "FILE_ACCESS_DENIED", "FILE_INVALID_PATH", "GIT_ERROR"):
         if git_dir_of(place.top, place.jail) == place.git_dir:

@@ -139,9 +139,9 @@ def _names_paths(params: Mapping[str, Any]) -> bool:
 
 
 def _knows_parts(params: Mapping[str, Any]) -> bool:
-    """Return whether a call lists its edits, and further changes, each with a path, in known forms.
+    """Return whether a call lists its edits and further changes in known forms.
 
-    Further changes have edits of their own.
+    Each further change names a path, and may have edits of its own.
     """
     edits, more = params.get("edits", []), params.get("more", [])
     return (

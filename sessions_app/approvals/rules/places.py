@@ -80,9 +80,10 @@ class Place:
         return is_sensitive(found.relative_to(self.top).as_posix())
 
     def _covers_below(self, folder: Path, *, follows: bool) -> bool:
-        """Return whether a directory holds no sensitive files, nor links to them or directories.
+        """Return whether a directory holds no sensitive files, nor such links.
 
-        False when there are more than one can look at, with all that the call has named before.
+        Where links are followed, a link to a directory is one. False when there are more than one
+        can look at, with all that the call has named before.
         """
         for path, folders, files in os.walk(folder):
             if (path, follows) in self.looked_at:
