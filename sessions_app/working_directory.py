@@ -65,7 +65,7 @@ def find_repository(directory: str, jail: Jail) -> Repository | None:
             break
         top = "/" + "/".join(names[:depth])
         try:
-            git_dir = _git_dir(top, jail)
+            git_dir = git_dir_of(top, jail)
             if git_dir is not None:
                 common_dir = git_dir
                 with Ignoring("FILE_NOT_FOUND"):
@@ -104,7 +104,7 @@ def detached(commit: str) -> str:
     return f"({commit[:12]})"
 
 
-def _git_dir(top: str, jail: Jail) -> str | None:
+def git_dir_of(top: str, jail: Jail) -> str | None:
     """Return the directory that ``.git`` is or names; None without one."""
     try:
         with jail.open_dir(f"{top}/.git") as opened:

@@ -47,6 +47,7 @@ _IDS: Final = uuid.UUID("6f1c2a4e-6a53-4f0e-9d53-6c1b1d0f7a70")
 _PNG: Final = b"\x89PNG\r\n\x1a\n"
 _JPEG_END: Final = b"\xff\xd9"
 _SCAN: Final = 0xDA  # the marker after which a JPEG's picture itself comes
+_ALONE: Final = frozenset({0x00, 0x01, *range(0xD0, 0xDA)})  # markers without a length
 _HEAD_BYTES: Final = 1 << 18  # a JPEG's size stands behind what its camera says
 _FRAMES: Final = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}  # those that say its size
 
@@ -96,9 +97,17 @@ def _jpeg_sides(data: bytes) -> tuple[int, int]:
         if data[at + 1] in _FRAMES:
             height, width = struct.unpack_from(">HH", data, at + 5)
             return width, height
-        filled = data[at + 1] == 0xFF
-        at += 1 if filled else 2 + int.from_bytes(data[at + 2 : at + 4], "big")
+        at = _jpeg_next(data, at)
     return 0, 0
+
+
+def _jpeg_next(data: bytes, at: int) -> int:
+    """Return where the next marker of a JPEG stands, as its decoders go on."""
+    if data[at + 1] == 0xFF:  # it is filled up
+        return at + 1
+    if data[at + 1] in _ALONE:
+        return at + 2
+    return at + 2 + int.from_bytes(data[at + 2 : at + 4], "big")
 
 
 def _gif_sides(data: bytes) -> tuple[int, int]:
@@ -161,5 +170,5 @@ def _jpeg_ends(data: bytes) -> bool:
     while at + 4 <= len(data) and data[at] == 0xFF:
         if data[at + 1] == _SCAN:
             return data.find(_JPEG_END, at) > 0
-        at += 2 + int.from_bytes(data[at + 2 : at + 4], "big")
+        at = _jpeg_next(data, at)
     return False

@@ -55,11 +55,9 @@ class Plain:
         return done
 
     def environment(self) -> dict[str, str]:
-        found = git.user_environment() | _UNASKED | dict(self.more)
+        found = git.own_environment(self.place) | _UNASKED | dict(self.more)
         if self.index:
             found["GIT_INDEX_FILE"] = self.index
-        if not os.path.lexists(f"{self.place.top}/.git"):  # core.worktree
-            found |= {"GIT_DIR": self.place.git_dir, "GIT_WORK_TREE": self.place.top}
         return found
 
     def said(self, done: Done) -> str:

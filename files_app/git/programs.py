@@ -13,7 +13,6 @@ import shlex
 from collections.abc import Iterator
 from typing import Final, Literal, NamedTuple, get_args
 
-from bridge_project.kernel.mounts import lies_in
 from bridge_project.kernel.path_jail import shown
 from bridge_project.protocol.resources import GitProgram
 from files_app.git import settings
@@ -38,6 +37,7 @@ _NAMED: Final = [
         (r"filter\..*\.(?:clean|process)", "filter", "commit", "work tree"),
         (r"filter\..*\.smudge", "filter", "work tree"),
         (r"gpg\.(?:.*\.)?(?:program|defaultkeycommand)", "signature", "commit", "push"),
+        (r"merge\..*\.driver", "merge driver", "commit"),  # by rerere, also after a commit
         (r"core\.fsmonitor", "monitor", "commit", "work tree"),
         (r"gc\.recentobjectshook", "hook", "commit"),
         (r"hook\..*\.command", "hook", *USES),
@@ -78,17 +78,26 @@ def find(place: Repository, use: Use, *more: str) -> Programs:
     return Programs(place.top, digest, [one for one, _ in pairs])
 
 
+def hooks_of(place: Repository) -> str:
+    """Return the directory of the hooks that run at the top of the work tree."""
+    where = settings.ask(place, "rev-parse", "--git-path", "hooks")  # it knows `~user` too
+    return os.path.join(place.top, os.fsdecode(where).removesuffix("\n"))
+
+
 Pair = tuple[GitProgram, list[list[str]]]
 
 
 def _hooks(place: Repository, use: Use, found: list[Effective]) -> Iterator[Pair]:
     named = [one for one in found if one.key == "core.hookspath"][-1:]
-    where = settings.ask(place, "rev-parse", "--git-path", "hooks")  # it knows `~user` too
-    directory = os.path.join(place.top, os.fsdecode(where).removesuffix("\n"))
+    directory = hooks_of(place)
     own = bool(named) and named[0].own
     for name in _HOOKS[use]:
         path = f"{directory}/{name}"
-        if os.path.isfile(path) and os.access(path, os.X_OK) and (own or _inside(place, path)):
+        if (
+            os.path.isfile(path)
+            and os.access(path, os.X_OK)
+            and (own or settings.is_inside(place, path))
+        ):
             yield GitProgram(kind="hook", name=name, path=shown(path)), _look([path])
 
 
@@ -104,7 +113,7 @@ def _named(place: Repository, use: Use, found: list[Effective]) -> Iterator[Pair
         if not kinds or one.value.lower() in _BOOLEANS or (kinds == ["signature"] and not signs):
             continue
         files = _files(place, one.value)
-        inside = [path for path in files if _inside(place, path)]
+        inside = [path for path in files if settings.is_inside(place, path)]
         if one.own or inside:
             program = GitProgram(
                 kind=kinds[0],
@@ -133,14 +142,6 @@ def _files(place: Repository, command: str) -> list[str]:
 
 def _expanded(path: str) -> str:
     return f"{home()}/{path[2:]}" if path.startswith("~/") else path
-
-
-def _inside(place: Repository, path: str) -> bool:
-    """Return whether a path, or what its links lead to, lies in the repository."""
-    around = {*(place.top, place.git_dir, place.common_dir)}
-    around |= {os.path.realpath(one) for one in around}
-    ways = (os.path.normpath(path), os.path.realpath(path))
-    return any(lies_in(way, one) for way in ways for one in around)
 
 
 def _look(paths: list[str]) -> list[list[str]]:

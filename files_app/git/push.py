@@ -30,6 +30,7 @@ _NEVER: Final = re.compile(
 _SAME_NAME: Final = ("current", "matching")  # values of push.default
 _SCHEMES: Final = frozenset({"http", "https", "ssh", "git", "git+ssh", "ssh+git", "file"})
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
+_SSH: Final = re.compile(r"[^/]*:")  # how git tells host:path from a path
 _HELPER: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9+.-]*::")
 _REMOTE_SAID: Final = re.compile(rb"^remote: ?", re.MULTILINE)
 _LINK: Final = re.compile(r"https?://[^\s<>\"']+")
@@ -112,7 +113,7 @@ def _check(place: Repository, found: list[Effective], remote: str, urls: tuple[s
                 f"The remote's address is a command, which is never used: {public(url)}"
             )
         path = url.removeprefix("file://")
-        if scheme is None or scheme[1].lower() == "file":
+        if scheme[1].lower() == "file" if scheme else not _SSH.match(url):
             real = os.path.realpath(os.path.join(place.top, path))
             around = (os.path.realpath(one) for one in (place.top, place.common_dir))
             if any(lies_in(real, one) for one in around):
@@ -173,7 +174,9 @@ def _push(place: Repository, to: Target) -> list[str]:
     alone = ("--porcelain", "--no-follow-tags", "--recurse-submodules=no", "--no-force")
     upstream = ("--set-upstream",) if to.new else ()
     refs = f"refs/heads/{to.branch}:{to.ref}"
-    command = ("push", *alone, *upstream, "--", to.remote, refs)
+    # it would fetch first, by settings that nobody has looked at
+    never = ("-c", "push.negotiate=false")
+    command = (*never, "push", *alone, *upstream, "--", to.remote, refs)
     done = plain.done(*command, good=range(-64, 256), seconds=limits.GIT_PUSH_SECONDS)
     err = _REMOTE_SAID.sub(b"", done.err)
     if done.code:

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 from bridge_project.kernel import limits
 from bridge_project.kernel.config import conf
+from bridge_project.kernel.mounts import lies_in
 from files_app.git.sandbox import git
 from files_app.git.sandbox.error_text import HEAD_DAMAGED, git_error, reason
 from files_app.git.sandbox.git import Git
@@ -17,7 +18,10 @@ _NO_FILTER: Final = frozenset({b"unspecified", b"unset", b"set"})
 
 
 class Effective(NamedTuple):
-    """Hold a setting in force; ``own``: the repository's configuration makes it."""
+    """Hold a setting in force.
+
+    ``own``: a file of the repository makes it, whoever includes that.
+    """
 
     own: bool
     key: str
@@ -29,7 +33,7 @@ def ask(place: Repository, *arguments: str) -> bytes:
     done = git.run(
         ["--no-pager", *arguments],
         cwd=place.top,
-        environment={**git.user_environment(), "GIT_DIR": place.git_dir},
+        environment=git.own_environment(place),
         max_bytes=4 * limits.GIT_CONFIG_MAX_BYTES,
     )
     if done.code and b"not a git repository" in done.err:  # its directory was found
@@ -42,12 +46,25 @@ def ask(place: Repository, *arguments: str) -> bytes:
 
 def effective(place: Repository) -> list[Effective]:
     """Return all settings in force, the ones that count last."""
-    parts = ask(place, "config", "--list", "-z", "--show-scope", "--includes").split(b"\0")[:-1]
+    how = ("-z", "--show-scope", "--show-origin", "--includes")
+    parts = ask(place, "config", "--list", *how).split(b"\0")[:-1]
+    # also where a home directory is under git
+    users = (f"{git.home()}/.gitconfig", f"{git.settings_base()}/git/config")
     found = []
-    for scope, record in zip(parts[::2], parts[1::2], strict=True):
+    for scope, origin, record in zip(parts[::3], parts[1::3], parts[2::3], strict=True):
         key, equals, value = os.fsdecode(record).partition("\n")
-        found.append(Effective(scope in (b"local", b"worktree"), key, value if equals else "true"))
+        file = os.path.join(place.top, os.fsdecode(origin).removeprefix("file:"))
+        own = scope in (b"local", b"worktree") or (file not in users and is_inside(place, file))
+        found.append(Effective(own, key, value if equals else "true"))
     return found
+
+
+def is_inside(place: Repository, path: str) -> bool:
+    """Return whether a path, or what its links lead to, lies in the repository."""
+    around = {*(place.top, place.git_dir, place.common_dir)}
+    around |= {os.path.realpath(one) for one in around}
+    ways = (os.path.normpath(path), os.path.realpath(path))
+    return any(lies_in(way, one) for way in ways for one in around)
 
 
 def last(settings: Iterable[Effective]) -> dict[str, str]:

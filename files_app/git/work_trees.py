@@ -76,8 +76,10 @@ def _add(place: Repository, session_id: str | None, path: str, branch: str, lock
     known = ("show-ref", "--verify", "--quiet", f"refs/heads/{branch}")
     is_new = plain.done(*known, good=(0, 1)).code == 1
     how = ("--no-track", "-b", branch, "--", path) if is_new else ("--", path, branch)
+    # by a relative path git would take the hooks of the branch, as soon as they are there
+    hooks = ("-c", f"core.hooksPath={programs.hooks_of(place)}")
     try:
-        plain("worktree", "add", "--lock", "--reason", _MARK, *how, pass_fds=[lock])
+        plain(*hooks, "worktree", "add", "--lock", "--reason", _MARK, *how, pass_fds=[lock])
         if session_id:
             made = {"path": path, "start": start}
             writers.begin(
@@ -122,7 +124,9 @@ def _clear_leftovers(place: Repository, path: str) -> None:
     for entry in os.fsdecode(plain("worktree", "list", "--porcelain")).split("\n\n"):
         lines = entry.split("\n")
         at = lines[0].removeprefix("worktree ")
-        half_made = f"locked {_MARK}" in lines and lies_in(at, f"{place.top}/{_PLACE}")
+        # the repository says where it is: links and `..` could lead anywhere
+        ours = lies_in(at, f"{place.top}/{_PLACE}") and os.path.realpath(at) == at
+        half_made = ours and f"locked {_MARK}" in lines
         locked = any(line.split(" ")[0] == "locked" for line in lines)
         if half_made or (at == path and not locked and not os.path.lexists(path)):
             _clear(plain, at)
@@ -201,7 +205,9 @@ def _why_it_stays(row: WorkTree) -> str:
     if programs.find(place, "work tree").programs and not holds(place):
         return "it holds programs that are not trusted"
     plain = Plain(place)
-    if plain("status", "--porcelain", "-z", "--untracked-files=all", "--ignored"):
+    # git removes none with submodules, whose programs a look into them would run
+    files = ("--untracked-files=all", "--ignored", "--ignore-submodules=dirty")
+    if plain("status", "--porcelain", "-z", *files):
         return "it holds files that are not committed"
     head = head_of(plain)
     if head != row.start and plain("rev-list", "--max-count=1", head, "--not", "--remotes", "--"):

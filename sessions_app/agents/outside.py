@@ -24,7 +24,7 @@ def _is_inside(directory: Path, path: str, until: float) -> bool:
     found = threads.paths.begin(os.path.realpath, directory / path)
     try:
         real = Path(found.result(seconds))
-    except TimeoutError:
+    except (TimeoutError, ValueError):  # or it has characters of no path
         found.cancel()
         return False
     return any(real.is_relative_to(root) for root in conf.allowed_roots)

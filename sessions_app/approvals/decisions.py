@@ -11,7 +11,7 @@ from bridge_project.protocol.catalogue import encode, encode_raw
 from bridge_project.protocol.client_messages import ApprovalResponse
 from bridge_project.protocol.server_messages import ApprovalRecorded, ApprovalState
 from bridge_project.protocol.types import now_text
-from devices_app import audit
+from devices_app import audit, pairing
 from devices_app.models import Device
 from sessions_app import leases, notifications
 from sessions_app.agents import inbox
@@ -30,12 +30,14 @@ def decide(device: Device, asked: ApprovalResponse) -> tuple[ApprovalRecorded, s
 
     Takers are an agent that the bridge runs, and a hook that waits for the answer (D66); return the
     nonce of such a hook too, or "". Raises BridgeError SESSION_NOT_FOUND, SESS_CLOSED,
-    TOOL_CALL_NOT_FOUND, PROTO_INVALID_MESSAGE for an option that the call does not have, or
-    TOOL_ALREADY_DECIDED with the decision that stands in ``details``.
+    TOOL_CALL_NOT_FOUND, PROTO_INVALID_MESSAGE for an option that the call does not have,
+    TOOL_ALREADY_DECIDED with the decision that stands in ``details``, or AUTH_FAILED for a device
+    that was revoked meanwhile.
     """
     session_id, decision = asked.session_id, asked.decision
     given = jsontext.dumps(asked.modifications) if decision == "modified" else None
     with outbox() as box:  # which holds the head of the log: one decision at a time
+        pairing.check_not_revoked(device.pk)
         session = Session.objects.select_related("feed").filter(session_id=session_id).first()
         if session is None:
             raise BridgeError("SESSION_NOT_FOUND", session_id=session_id)

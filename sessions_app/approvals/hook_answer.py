@@ -7,6 +7,7 @@ from bridge_project.protocol import jsontext
 from sessions_app.approvals.tool_call import PLAN
 
 REFUSED = "The user refused this from another device."
+AS_IT_IS = "The user wants this call with other parameters, which this agent does not take."
 # agents that run a call as it is, or not: what a person changed would not be what runs
 UNCHANGED = frozenset({"codex", "qwen", "copilot", "droid"})
 
@@ -18,7 +19,9 @@ def answer_of(agent: str, tool: str, decided: dict[str, Any]) -> str:
     parameters; those that are left out stay as they are.
     """
     decision: dict[str, Any] = {"behavior": "allow"}
-    if decided["decision"] == "rejected":
+    if decided["decision"] == "modified" and agent in UNCHANGED:
+        decision = {"behavior": "deny", "message": AS_IT_IS}
+    elif decided["decision"] == "rejected":
         decision = {"behavior": "deny", "message": decided["reason"] or REFUSED}
     elif decided["decision"] == "modified":
         decision["updatedInput"] = decided["modifications"]

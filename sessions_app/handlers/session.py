@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import shlex
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -239,7 +240,8 @@ async def _ready(session: Session) -> s.SessionReady:
         branch=branch,
         session_status=cast(SessionStatus, session.status),
         asks=session.asks,
-        resume_command=store.resume_command(session.resume_id) if store else None,
+        # a person types it, and its agent has chosen the id
+        resume_command=store.resume_command(shlex.quote(session.resume_id)) if store else None,
         options=[*known.options] if session.offers else None,
         commands=[*known.commands] if session.offers else None,
     )

@@ -170,6 +170,9 @@ class Scripted:
             raise Refusal(-32000, "Authentication required", "log in with `scripted login` first")
         journal("new")
         self.session = f"scripted-{os.getpid()}"
+        if os.path.exists(f"{JOURNAL}-id"):  # how it shall name its sessions
+            with open(f"{JOURNAL}-id") as file:
+                self.session = file.read()
         return {"sessionId": self.session, **self.offered()}
 
     def offered(self) -> dict[str, Any]:

@@ -199,3 +199,12 @@ def test_a_call_of_megabytes(phone: Phone, session: str) -> None:
     assert call["params"]["command"] == "true" and len(json.dumps(call)) < 2**20
     [result] = [message["payload"]["result"] for message in of(phone, "tool_result", session)]
     assert "long" in result["error"] and not result["success"]
+
+
+def test_paths_that_are_no_text(phone: Phone, session: str, do: Do) -> None:
+    """A person is asked all the same, and no rule covers them."""
+    for path in ("\\ud800", "a\\0b"):
+        do(f"ask('c', kind='execute', rawInput={{'command': 'ls', 'cwd': '{path}'}})")
+        call = answer(phone, session, "rejected")
+        assert call["params"]["command"] == "ls" and "remember" not in call
+        assert "Outside the allowed roots" in call["description"]

@@ -4,6 +4,7 @@ names.
 """
 
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -88,6 +89,25 @@ def promisor(*settings: str) -> Plant:
     return plant
 
 
+def by_rerere(repository: Repository, trap: Trap) -> None:
+    """A conflict of before, to which git applies what it has learnt, after each commit."""
+    repository.write("before.txt", "<<<<<<< a\n1\n=======\n2\n>>>>>>> b\n")
+    known = "a" * 40
+    repository.write(f".git/rr-cache/{known}/preimage", "<<<<<<<\n1\n=======\n2\n>>>>>>>\n")
+    repository.write(f".git/rr-cache/{known}/postimage", "3\n")
+    repository.write(".git/MERGE_RR", f"{known}\tbefore.txt\0")
+    driver("merge=evil", "driver")(repository, trap)
+
+
+def by_the_way_to_it(repository: Repository, trap: Trap) -> None:
+    """Hooks that are set only for who comes to the git directory by its link."""
+    (repository.path / ".git").rename(repository.path / "real")
+    (repository.path / ".git").symlink_to("real")
+    config("-f .git/more core.hooksPath={hooks}", "includeIf.gitdir:**/.git.path=more")(
+        repository, trap
+    )
+
+
 STATUS, DIFF, COMMIT = ("status",), ("diff",), ("commit", "-q", "-a", "-m", "x")
 HOOKS = config("core.hooksPath={hooks}")
 MORE, OWN = "-f .git/more core.fsmonitor={path}", "--worktree core.fsmonitor={path}"
@@ -118,6 +138,8 @@ COMMITTING: dict[str, tuple[Plant, tuple[str, ...]]] = {
     "ssh signature": (config("commit.gpgSign=true", *SSH), COMMIT),
     "hooks elsewhere": (HOOKS, COMMIT),
     "hooks": (hook_in_place, COMMIT),
+    "hooks by the way to it": (by_the_way_to_it, COMMIT),
+    "merge driver": (by_rerere, COMMIT),
     **{name: READING[name] for name in ("fsmonitor", "clean filter", "include")},
 }
 
@@ -192,6 +214,20 @@ def test_committing_runs_nothing_untrusted(
     assert not trap.mark.exists() and digest(victim.path) == before
     work.ask("git_commit", message="A commit", files=["a.txt"], trust=details["digest"])
     assert trap.mark.exists(), "no trap: what was trusted does not run either"
+
+
+def test_another_repository_at_the_top(
+    shared: Bridge, victim: Repository, phone: Phone, trap: Trap
+) -> None:
+    """`core.worktree` leads to its files, and not to its hooks: the commit is this repository's."""
+    other = victim.path.with_name(f"{victim.path.name} other")
+    shutil.copytree(victim.path, other)
+    (other / ".git/hooks/pre-commit").symlink_to(trap.script)
+    config(f"core.worktree={other}")(victim, trap)
+    before, work = digest(other), Work(shared, phone, victim.path)
+    work.committed("A commit", [str(other / "a.txt")])
+    assert not trap.mark.exists() and digest(other) == before
+    assert victim.committed() == ["a.txt"]
 
 
 def test_reading_writes_nothing(shared: Bridge, victim: Repository, phone: Phone) -> None:

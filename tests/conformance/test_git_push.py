@@ -99,6 +99,18 @@ def test_it_is_never_forced(repository: Repository, remote: Path, work: Work) ->
     assert pushed(work)["links"] == ["https://git.example/new/1"]
 
 
+@pytest.mark.parametrize("url", ["git@git.example:a/b.git", "git.example:b", "./a:b", "a/b:c"])
+def test_an_address_as_ssh_has_it(repository: Repository, work: Work, url: str) -> None:
+    """A colon before any slash is no path, which would lie in the repository."""
+    repository.commit_files({"a": "1\n"})
+    repository.git("remote", "add", "origin", url)
+    answer = work.ask("git_push", dry_run=True, set_upstream=True)
+    if url.startswith("git"):
+        assert answer["payload"]["url"] == url
+    else:
+        assert "lies in the repository" in refused(answer)
+
+
 NEVER = {
     "core.sshCommand": "touch {mark}; false",
     "credential.helper": "!touch {mark}",
@@ -109,6 +121,28 @@ NEVER = {
     "remote.origin.pushurl": "evil::there",
     "url.ext::touch {mark} .pushInsteadOf": "/",
 }
+
+
+def test_a_push_never_fetches_before(
+    repository: Repository, remote: Path, work: Work, tmp_path: Path
+) -> None:
+    """`push.negotiate` would, from where another setting says that the same address leads."""
+    mark = tmp_path / "ran"
+    repository.git("branch", "-q", "--set-upstream-to=origin/main")
+    for key, value in {
+        "remote.origin.url": "there:",
+        f"url.{remote}.pushInsteadOf": "there:",
+        f"url.ext::touch {mark} %S.insteadOf": str(remote),
+        "protocol.allow": "always",
+        "push.negotiate": "true",
+    }.items():
+        repository.git("config", key, value)
+    repository.commit_files({"a": "2\n"})
+    assert pushed(work)["url"] == str(remote)
+    assert not mark.exists()
+    repository.commit_files({"a": "3\n"})
+    repository.git("push", "-q", "origin", check=False)
+    assert mark.exists(), "no trap: plain git does not run it either"
 
 
 @pytest.mark.parametrize("key", NEVER)

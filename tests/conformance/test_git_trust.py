@@ -12,7 +12,10 @@ import pytest
 from tests.conformance.admin import Admin
 from tests.conformance.approvals import assert_refused
 from tests.conformance.bridge import Bridge
+from tests.conformance.phone import Phone
 from tests.conformance.repositories import Repository, Work
+from tests.conformance.test_git_work_trees import start
+from tests.faults.quick import QuickBridge
 from tests.servers import wait_until
 
 pytestmark = pytest.mark.spec("git.trust")
@@ -122,6 +125,24 @@ def test_a_users_setting_that_leads_into_the_repository(
     assert mark.exists()
 
 
+@pytest.mark.parametrize("by", ["path", "link"])
+def test_a_users_setting_that_includes_a_file_of_the_repository(
+    home: Path, repository: Repository, work: Work, tmp_path: Path, by: str
+) -> None:
+    """That it is included is his, but what stands there is the repository's."""
+    repository.commit_files({"a": "1\n"})
+    mark = tmp_path / "ran"
+    shared = repository.write("shared", f"[core]\nfsmonitor = touch '{mark}'; false\n")
+    if by == "link":
+        (home / "shared").symlink_to(shared)
+        shared = home / "shared"
+    (home / ".gitconfig").write_text(f"[include]\npath = {shared}\n")
+    repository.write("a", "2\n")
+    answer = work.ask("git_commit", message="x", files=["a"])
+    (program,) = assert_refused(answer, "GIT_TRUST_REQUIRED", True)["details"]["programs"]
+    assert program["name"] == "core.fsmonitor" and not mark.exists()
+
+
 def test_trust_is_given_and_ended_at_the_machine(
     home: Path, bridge: Bridge, repository: Repository, work: Work
 ) -> None:
@@ -159,7 +180,7 @@ COMMITS = ("pre-commit", "prepare-commit-msg", "commit-msg", "post-commit", "pre
 CHANGES_INDEX = ("post-index-change", "filter.x.clean", "core.fsmonitor")
 # use → what it can run; git has all of these and more
 CAN_RUN = {
-    "git_commit": {*COMMITS, *CHANGES_INDEX, "reference-transaction"},
+    "git_commit": {*COMMITS, *CHANGES_INDEX, "reference-transaction", "merge.x.driver"},
     "git_push": {"pre-push", "reference-transaction"},
     "session_start": {
         *("post-checkout", "reference-transaction", "filter.x.smudge"),
@@ -204,6 +225,31 @@ def test_only_what_can_run_is_asked_about(
     answer = work.phone.request(use, asked | {"trust": details["digest"]})
     assert answer["type"] in ("git_status_response", "git_push_response", "session_ready"), answer
     assert set() < set(log.read_text().split()) <= CAN_RUN[use]
+
+
+@pytest.mark.parametrize(
+    "name", ["post-index-change", "reference-transaction", "post-checkout", "core.fsmonitor"]
+)
+def test_the_hooks_of_a_branch_do_not_run_as_its_work_tree_is_made(
+    home: Path, repository: Repository, phone: Phone, tmp_path: Path, name: str
+) -> None:
+    """`core.hooksPath = .githooks` means those at the top, which were looked at."""
+    monitor = "fsmonitor = .githooks/core.fsmonitor\n"
+    (home / ".gitconfig").write_text(f"[core]\nhooksPath = .githooks\n{monitor}")
+    mark = tmp_path / "ran"
+    repository.commit_files({"a": "1\n"})
+    repository.git("checkout", "-q", "-b", "branch")
+    repository.write(f".githooks/{name}", f"#!/bin/sh\ntouch '{mark}'\n").chmod(0o755)
+    repository.commit()
+    for there in ("main", "branch"):  # of the second a person has seen them
+        repository.git("checkout", "-q", "--detach", there)
+        answer = start(phone, repository.path, "branch")
+        if there == "main":
+            assert answer["type"] == "session_ready" and not mark.exists(), answer
+            repository.git("worktree", "remove", "--force", ".worktrees/branch")
+        else:
+            (program,) = assert_refused(answer, "GIT_TRUST_REQUIRED", True)["details"]["programs"]
+            assert program["name"] == name
 
 
 def test_trust_at_the_machine_is_for_each_use(
@@ -290,3 +336,25 @@ def test_it_is_quick(repository: Repository, work: Work, home: Path) -> None:
         took.append((seconds(work.status), max(3.0, 2 * alone)))
     assert any(one < most for one, most in took), took
     assert len(work.status()["changes"]) > 10_000
+
+
+def test_a_home_directory_under_git(tmp_path: Path) -> None:
+    """The user's own settings stay his, though their file lies in the repository."""
+    with QuickBridge(tmp_path) as bridge:
+        bridge.stop()
+        bridge.settings |= {"HOME": str(bridge.root), "XDG_CONFIG_HOME": f"{bridge.root}/.config"}
+        bridge.start()
+        bridge.pin = bridge.pairing().pin
+        repository = Repository(bridge.root)
+        remote = tmp_path / "remote.git"
+        repository.write(".gitconfig", "[credential]\nhelper = store\n[core]\nfsmonitor = /none\n")
+        repository.commit_files({"a": "1\n"})
+        repository.git("clone", "-q", "--bare", str(repository.path), str(remote))
+        repository.git("remote", "add", "origin", str(remote))
+        repository.write("a", "2\n")
+        with bridge.phones() as [phone]:
+            work = Work(bridge, phone, repository.path)
+            answer = work.ask("git_commit", message="x", files=["a"])
+            assert answer["type"] == "git_status_response", answer
+            answer = work.ask("git_push", set_upstream=True)
+            assert answer["type"] == "git_push_response", answer

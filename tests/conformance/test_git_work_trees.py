@@ -135,6 +135,42 @@ def test_a_repeated_start_is_answered_again(repository: Repository, phone: Phone
     assert one == two and one["branch"] == "own"
 
 
+@pytest.mark.parametrize("way", ["..", "link"])
+def test_what_only_says_that_it_was_left_half_made(
+    repository: Repository, phone: Phone, tmp_path: Path, way: str
+) -> None:
+    """A repository can name any directory as one that a crash has left: it stays."""
+    repository.commit_files({"a": "1\n"})
+    place, entry = repository.path / ".worktrees", repository.path / ".git/worktrees/x"
+    place.mkdir()
+    (place / "link").symlink_to("/")
+    to = "../" * len(place.parts) if way == ".." else "link/"
+    (tmp_path / "kept").mkdir()
+    for name, text in {
+        "HEAD": "ref: refs/heads/main",
+        "commondir": "../..",
+        "gitdir": f"{place}/{to}{str(tmp_path)[1:]}/kept/.git",
+        "locked": "the bridge is making this work tree",
+    }.items():
+        repository.write(f".git/worktrees/x/{name}", f"{text}\n")
+    begun(phone, repository.path, "feature")
+    assert (tmp_path / "kept").is_dir() and entry.is_dir()
+
+
+def test_a_submodule_runs_nothing_at_its_end(
+    repository: Repository, phone: Phone, tmp_path: Path
+) -> None:
+    """Git does not remove such a work tree, so nobody has to look into it."""
+    repository.commit_files({"a": "1\n"})
+    repository.add_submodule("sub")
+    ready = begun(phone, repository.path, "feature")
+    path, mark = repository.path / ".worktrees/feature", tmp_path / "ran"
+    repository.git("submodule", "--quiet", "update", "--init", cwd=path)
+    repository.git("config", "core.fsmonitor", f"touch '{mark}'; false", cwd=path / "sub")
+    assert "submodules" in end(phone, ready["session_id"])
+    assert path.is_dir() and not mark.exists()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("when", ["checks out", "has checked out"])
 @pytest.mark.parametrize("again", [True, False], ids=["the same request", "another"])

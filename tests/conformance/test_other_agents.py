@@ -14,9 +14,11 @@ from typing import Any
 
 import pytest
 
+from bridge_project.protocol.types import now_text
 from hooks_app.producer.agents import AGENTS, ASKS, HookedAgent
 from hooks_app.producer.install import install
 from hooks_app.producer.shell_command import ANSWER_SCRIPT, hook_command
+from sessions_app.approvals.hook_answer import AS_IT_IS
 from tests.conformance.approvals import assert_refused, decide, of
 from tests.conformance.bridge import Bridge
 from tests.conformance.phone import Phone
@@ -147,9 +149,9 @@ def test_below_the_bridge_nothing_is_told(name: str, bridge: Bridge, phone: Phon
 SAID = {"approved": {"behavior": "allow"}, "rejected": {"behavior": "deny", "message": "Not now"}}
 
 
-def form(agent: HookedAgent, decision: str) -> Raw:
+def form(agent: HookedAgent, decision: str, why: str = "Not now") -> Raw:
     """What the agent was seen to take for that decision."""
-    said = SAID[decision]
+    said = SAID[decision] | ({"message": why} if decision == "rejected" else {})
     if agent.name == "copilot":
         return said
     if agent.name == "droid":
@@ -180,6 +182,31 @@ def test_who_is_away_answers(
     assert recorded["forwarded"] is True
     printed, wrong = process.communicate(timeout=60)
     assert (json.loads(printed), wrong, process.returncode) == (form(agent, decision), b"", 0)
+
+
+@pytest.mark.parametrize("agent", WAITING, ids=lambda agent: agent.name)
+def test_what_a_person_has_changed_never_runs_as_it_was(
+    agent: HookedAgent, bridge: Bridge, phone: Phone, leave: Callable[[], object]
+) -> None:
+    """Whose hook it is says the hook itself: an event over HTTP may name another agent."""
+    sid = f"changed-{agent.name}"
+    program = Program(bridge, agent, sid, answers=True)
+    event, raw = program.until_asked()
+    program.until_stored()
+    phone.join(sid)
+    leave()
+    process = program.begin(program.commands[event], normal(agent, raw))
+    call = phone.expect("approval_required", session_id=sid)["payload"]["tool_call_id"]
+    said = {"notification_type": "x", "message": "x", "level": "debug"}
+    other = {"event": "Notification", "session_id": sid, "timestamp": now_text()}
+    assert (
+        bridge.post_hook(other | {"payload": said}, headers={"X-Hook-Source": "another"}).status
+        == 200
+    )
+    recorded = decide(phone, sid, call, "modified", {"command": "true"})["payload"]
+    assert recorded["forwarded"] is True
+    printed = process.communicate(timeout=60)[0]
+    assert json.loads(printed) == form(agent, "rejected", AS_IT_IS)
 
 
 @pytest.mark.parametrize("agent", WAITING, ids=lambda agent: agent.name)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.agents import ask, end, words
+from tests.conformance.agents import ask, end, start, words
 from tests.conformance.desk import give_back, refused, take
 from tests.conformance.keeper import Keeper, Session, bridge_of_keeper, keeper_of_module, kept
 from tests.conformance.phone import Message, Phone
@@ -85,6 +85,21 @@ def test_what_is_not_listed(keeper: Keeper, phone: Phone, directory: Path, tmp_p
         error = refused(begin(phone, keeper, own), "SESS_NOT_FOUND")
         assert error["message"] == "No session has this id."
     assert not keeper.heard("load")
+
+
+def test_what_continues_it_has_an_id_in_one_word(
+    bridge: QuickBridge, keeper: Keeper, phone: Phone
+) -> None:
+    """A person types it into a shell, and the agent has chosen the id."""
+    phone.ready()
+    named = Path(f"{keeper.journal}-id")
+    named.write_text("x; touch y")
+    try:
+        ready = start(phone, bridge.root, agent=keeper.name)
+    finally:
+        named.unlink()
+    assert ready["payload"]["resume_command"] == "keeper -s 'x; touch y'"
+    end(phone, ready["payload"]["session_id"])
 
 
 def test_one_goes_on_with_its_history(keeper: Keeper, phone: Phone, directory: Path) -> None:

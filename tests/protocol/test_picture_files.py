@@ -39,6 +39,12 @@ SIDES = {
     "lossless": b"RIFF\0\0\0\0WEBPVP8L" + bytes(4) + b"\x2f\x57\xc2\x4a\0",
     "lossy": b"RIFF\0\0\0\0WEBPVP8 " + bytes(7) + b"\x9d\x01\x2a\x58\2\x2c\1",
     "jpeg": b"\xff\xd8\xff\xe1\0\x08secret\xff\xff\xc2\0\x0b\x08\1\x2c\2\x58\3",
+    # what looks like a length there is none to who draws it
+    **{
+        f"jpeg, {mark:02x}": b"\xff\xd8\xff%c\xff\xe1\0\x08secret\xff\xc2\0\x0b\x08\1\x2c\2\x58\3"
+        % mark
+        for mark in (0x00, 0x01, 0xD0, 0xD7)
+    },
 }
 
 

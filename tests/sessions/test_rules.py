@@ -26,6 +26,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
         *("README.md", "package.json", "src/app.py", "src/deep/x.js", "tests/test_app.py"),
         *(".env", ".git/config", "node_modules/.bin/jest", "docs/keys/id_rsa", "src/hard.py"),
         *("bare/HEAD", "bare/config", "other/f", "linked/f", "README.md::/x", "install", "src/run"),
+        *("conf/secrets/a", "conf/secrets/deep/b", "around/x"),
         *("@args.txt", "~x", "^x", "src /f", " src/f"),
     ):
         path = made / name
@@ -36,8 +37,11 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (made / "src/led.py").symlink_to("app.py")
     (made / "src/run").chmod(0o755)
     (made / "deep").symlink_to("src/deep")
+    (made / "-n").symlink_to("/etc/passwd")
+    (made / "other/-n").symlink_to("/etc/passwd")
     (made / "gitdir").symlink_to(".git")
     (made / "linked/x").symlink_to("/etc")
+    (made / "around/docs").symlink_to("../docs")
     (made / "README.md...").symlink_to("/etc/passwd")
     os.link(made / "src/hard.py", made / "src/other.py")
     return made
@@ -96,6 +100,23 @@ def test_other_parameters_than_the_command(
     assert (judged(project, "Bash", command="npm test", **more).kinds == {BUILDS}) is covered
 
 
+@pytest.mark.parametrize(
+    ("where", "covered"),
+    [
+        *(("src", True), ("./src/deep", True), ("", True), ("PROJECT", True), ("deep", True)),
+        *(("deep/..", False), ("~", False), ("~root", False), (" src", False), ("src ", False)),
+        *(("@src", False), ("file:src", False), ("nothing", False), ("README.md", False)),
+        *((".git", False), ("gitdir", False), ("out", False), ("..", False), (["src"], False)),
+    ],
+)
+def test_where_a_call_says_that_it_runs(project: Path, where: Any, covered: bool) -> None:
+    """A directory that some tools take for another is covered by no rule."""
+    for command in ("npm test", "ls", "npm install"):
+        cwd = where.replace("PROJECT", str(project)) if isinstance(where, str) else where
+        found = judged(project, "Bash", command=command, cwd=cwd)
+        assert bool(found.offers) is covered
+
+
 EDITABLE = {
     **dict.fromkeys(("src/app.py", "src/new/file.py", "README.md", "./src/app.py"), True),
     **dict.fromkeys(("src/deep/../app.py", "docs/a.md"), True),
@@ -146,6 +167,30 @@ def test_an_edit_of_several_files_needs_each(project: Path) -> None:
     for unknown in ([{"content": "x"}], [7], {"file_path": "src/b.py"}):
         found = judged(project, "Edit", file_path="src/app.py", old_string="x", more=unknown)
         assert not found.kinds
+
+
+def test_edits_within_a_file_are_of_known_forms(project: Path) -> None:
+    known = {"old_string": "a", "new_string": "b"}
+    for edits, covered in (
+        ([known, known], True),
+        ([known, {**known, "file_path": "src/b.py"}], True),
+        ([known, {**known, "file_path": "/etc/hosts"}], False),
+        ([{**known, "uri": "/etc/hosts"}], False),
+        ([{"edits": [{"edits": [{"file_path": "/etc/hosts"}]}]}], False),
+        ({"edits": {"edits": {"file_path": "/etc/hosts"}}}, False),
+        (["x"], False),
+    ):
+        found = judged(project, "Edit", file_path="src/app.py", edits=edits)
+        assert (found.kinds == {EDITS}) is covered
+
+
+def test_a_call_that_names_very_many_files_asks(project: Path) -> None:
+    for count, covered in ((100, True), (50_000, False)):
+        more = [{"file_path": "src/b.py", "content": "x"}] * count
+        began = time.monotonic()
+        found = judged(project, "Write", file_path="src/a.py", content="x", more=more)
+        assert (found.kinds == {EDITS}) is covered
+        assert time.monotonic() - began < 2
 
 
 def test_a_path_that_is_not_looked_up_is_covered_by_nothing(project: Path) -> None:

@@ -14,10 +14,10 @@ from typing import Any, Final
 from bridge_project.kernel import child_environment, child_process, limits
 from bridge_project.kernel.child_process import Done
 from bridge_project.kernel.disk_threads import reaches
-from bridge_project.kernel.errors import BridgeError
+from bridge_project.kernel.errors import BridgeError, Ignoring
 from bridge_project.kernel.path_jail import shown
 from files_app.git.sandbox.error_text import git_error, reason
-from sessions_app.working_directory import Repository
+from sessions_app.working_directory import Repository, git_dir_of
 
 # Neither the machine's nor anybody's configuration, no lock, no question, no pager, no network; a
 # name is a name and no pattern.
@@ -46,11 +46,29 @@ def home() -> str:
     return os.environ.get("HOME") or pwd.getpwuid(os.geteuid()).pw_dir
 
 
+def settings_base() -> str:
+    """Return where the user's programs have their settings."""
+    return os.environ.get("XDG_CONFIG_HOME") or f"{home()}/.config"
+
+
 def user_environment() -> dict[str, str]:
     """Return the part of the bridge's environment that the user's programs may see."""
     found = child_environment.scrubbed()
     kept = {name: found[name] for name in found if not name.startswith(_FOREIGN)}
     return kept | {"PATH": child_process.search_path(), "HOME": home()}
+
+
+def own_environment(place: Repository) -> dict[str, str]:
+    """Return the user's environment in which git works with this repository (D63).
+
+    It runs at the top. Whoever asks for its settings must ask the git that obeys them: another
+    repository may lie there (``core.worktree``), and settings may be included by how git has found
+    its directory.
+    """
+    with Ignoring("FILE_NOT_FOUND", "FILE_ACCESS_DENIED", "FILE_INVALID_PATH", "GIT_ERROR"):
+        if git_dir_of(place.top, place.jail) == place.git_dir:
+            return user_environment()
+    return user_environment() | {"GIT_DIR": place.git_dir, "GIT_WORK_TREE": place.top}
 
 
 def reading_environment(directory: str) -> dict[str, str]:

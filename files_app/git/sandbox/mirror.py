@@ -174,9 +174,8 @@ class Mirror:
             settings += self._listed(f"{self.place.git_dir}/config.worktree")
         harmless = config.of_repository(settings)
         # where git looks for the user's own files by default
-        base = os.environ.get("XDG_CONFIG_HOME") or f"{git.home()}/.config"
         names = (("core.excludesFile", "ignore"), ("core.attributesFile", "attributes"))
-        files = [(key, f"{base}/git/{name}") for key, name in names]
+        files = [(key, f"{git.settings_base()}/git/{name}") for key, name in names]
         mine = [(key, path) for key, path in files if path[:1] == "/" and os.path.isfile(path)]
         mine += config.of_user((one.key, one.value) for one in found if not one.own)
         self._write("config", config.text([*mine, *harmless, *_OURS, *more]))

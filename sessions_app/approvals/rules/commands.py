@@ -17,11 +17,13 @@ COMMAND_CHARS: Final = 4000
 READS, BUILDS, CHANGES = "reads", "builds", "changes"
 # Bare text has no character that a shell gives a meaning: no pattern, brace, escape, variable,
 # history, comment, no tilde or equals sign where a word or a part of it begins, and no caret there.
+# In some shells a backslash at the end of quoted text takes the quote with it.
 _TOKEN = re.compile(
     r"""(?P<space>[ ]+)
     |(?P<joint>&&|\|\||;|\|)
     |(?P<nowhere>(?:2>&1|[12]?>[ ]?/dev/null)(?=[ ;|]|$))
-    |(?P<word>(?:'[^']*'|"[^"\\$`!]*"|(?<![ ;|&=:])~|[A-Za-z0-9_@%+,./:-]|(?<![ ;|&])[=^])+)""",
+    |(?P<word>(?:'[^']*(?<!\\)'|"[^"\\$`!]*"|(?<![ ;|&=:])~|[A-Za-z0-9_@%+,./:-]
+      |(?<![ ;|&])[=^])+)""",
     re.VERBOSE,
 )
 _QUOTES = re.compile(r"""'([^']*)'|"([^"]*)\"""")
@@ -126,7 +128,8 @@ def _kinds(words: Sequence[str], here: Places) -> set[str]:
         return {READS} if _finds(rest, here) else set()
     if (found := _row(tables.READS, words)) is not None:
         row, given = found
-        if words[0] == "git" and not (_git_words(given) and here.is_top_of_repository()):
+        known = words[0] != "git" or (_git_words(given) and here.is_top_of_repository())
+        if not known or _hides_operands(given):
             return set()
         operands = _operands(row, given, here, git=words[0] == "git")
         if operands == 0 and words[0] in tables.FILTERS and not _recurses(given):
@@ -161,6 +164,11 @@ def _row(rows: dict[str, Row], words: Sequence[str]) -> tuple[Row, Sequence[str]
         if (row := rows.get(" ".join(words[:length]))) is not None:
             return row, words[length:]
     return None
+
+
+def _hides_operands(words: Sequence[str]) -> bool:
+    """Return whether a file or a pattern, after ``--``, looks like an option."""
+    return "--" in words and any(word.startswith("-") for word in words[words.index("--") + 1 :])
 
 
 def _recurses(words: Sequence[str]) -> bool:

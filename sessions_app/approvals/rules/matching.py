@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, get_args
@@ -59,6 +59,7 @@ class Judgement:
 
 
 LABEL_CHARS: Final = 60  # of the call that an exact rule names
+MOST_PATHS: Final = 200  # of a call that a rule covers: each is looked up
 ASKS: Final = Judgement()  # whatever rules there are
 
 
@@ -72,18 +73,23 @@ def judge(call: Call, directory: Path) -> Judgement:
     named = [one for one in named if one not in (None, "")]
     if not call.directory or len(named) > 1:
         return ASKS
-    here = Path(call.directory, *map(str, named)).resolve()
-    if not here.is_relative_to(top):
+    place = Place(top, Path(call.directory).resolve())
+    if not place.here.is_relative_to(top):
         return ASKS
+    for one in named:
+        to = place.moved(one) if isinstance(one, str) else None
+        if to is None and one != call.directory:
+            return ASKS
+        place = to or place
     if call.tool == PLAN:  # no rule covers it; who approves a plan may let it edit (D69)
         return Judgement(offers=(_offer(EDITS, call, top),))
     if call.tool in DIALOGS:
         return ASKS
-    exact, kinds = _judge(call, Place(top, here))
+    exact, kinds = _judge(call, place)
     exact = exact and _is_within(call, {EXACT})
     kinds = kinds if _is_within(call, kinds) else set()
     offered = [*([EXACT] if exact else []), *(kinds if len(kinds) == 1 else [])]
-    digest = _digest(call, here) if exact else ""
+    digest = _digest(call, place.here) if exact else ""
     offers = tuple(_offer(kind, call, top) for kind in offered)
     return Judgement(digest, frozenset(kinds), offers)
 
@@ -105,11 +111,14 @@ def _judge(call: Call, place: Place) -> tuple[bool, set[str]]:
         plain = params.keys() <= tables.COMMAND_PARAMETERS and _is_plain_time(params)
         return True, found if plain and commands.CHANGES not in found else set()
     paths = list(paths_in(params)) if _names_paths(params) else []
+    if len(paths) > MOST_PATHS:
+        return False, set()
     if call.tool in tables.READ_TOOLS:
         known = bool(paths) and params.keys() <= tables.READ_PARAMETERS
         return False, {READS} if known and all(map(place.is_covered, paths)) else set()
     if call.tool in tables.EDIT_TOOLS:
-        known = bool(paths) and params.keys() <= tables.EDIT_PARAMETERS and _knows_more(params)
+        known = bool(paths) and params.keys() <= tables.EDIT_PARAMETERS
+        known = known and _knows_parts(params)
         return False, {EDITS} if known and all(map(place.is_editable, paths)) else set()
     return call.risk_level in ("low", "medium"), set()
 
@@ -129,14 +138,23 @@ def _names_paths(params: Mapping[str, Any]) -> bool:
     return all(isinstance(one, str) and 0 < len(one) <= PATH_MAX_CHARS for one in named)
 
 
-def _knows_more(params: Mapping[str, Any]) -> bool:
-    """Return whether a call lists further changes in a known form, each with its path."""
-    more = params.get("more", [])
-    return isinstance(more, list) and all(
-        isinstance(one, Mapping)
-        and one.keys() <= tables.EDIT_PARAMETERS
-        and (_names_paths(one) and any(paths_in(one)))
-        for one in more
+def _knows_parts(params: Mapping[str, Any]) -> bool:
+    """Return whether a call lists its edits and further changes in known forms.
+
+    Each further change names a path, and may have edits of its own.
+    """
+    edits, more = params.get("edits", []), params.get("more", [])
+    return (
+        _are_of(edits, tables.EDIT_PARAMETERS - {"edits", "more"})
+        and _are_of(more, tables.EDIT_PARAMETERS - {"more"})
+        and all(_names_paths(one) and any(paths_in(one)) and _knows_parts(one) for one in more)
+    )
+
+
+def _are_of(parts: Any, names: Set[str]) -> bool:
+    """Return whether parts are a list of mappings with no other names than these."""
+    return isinstance(parts, list) and all(
+        isinstance(one, Mapping) and names >= one.keys() for one in parts
     )
 
 

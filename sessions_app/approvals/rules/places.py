@@ -4,14 +4,14 @@ import os
 import re
 import stat
 import unicodedata
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from bridge_project.protocol.risk import PATH_MAX_CHARS, SECRET_PATH, SENSITIVE_PATH
 from sessions_app.approvals.rules import tables
 
-MOST_FILES_LOOKED_AT: Final = 20_000  # for secrets among what a command would read
+MOST_FILES_LOOKED_AT: Final = 20_000  # for secrets among what a call would read, or links
 # How tools take what looks like a name for another: a home directory, a mark before a path or a
 # file of arguments, a URL, an escape, spaces that are cut off
 _OTHER_NAME: Final = re.compile(r"[~@\s]|[\w+-]+:/|.*\\|.*\s\Z", re.DOTALL)
@@ -27,20 +27,21 @@ class Place:
 
     top: Path
     here: Path
+    # below directories that this call would read, and whether through links; each but once
+    looked_at: set[tuple[str, bool]] = field(default_factory=set, compare=False, repr=False)
 
     def moved(self, word: str) -> "Place | None":
         found = self._real(word)
         if found is None or not found.is_dir() or self._is_sensitive(found):
             return None
-        return Place(self.top, found)
+        return Place(self.top, found, self.looked_at)
 
     def is_covered(self, word: str, *, contents: bool = False, follows: bool = False) -> bool:
         found = self._real(word)
         if found is None or self._is_sensitive(found):
             return False
-        if not found.is_dir():
-            return True
-        return not ((contents and _has_secrets(found)) or (follows and self._leads_out(found)))
+        below = found.is_dir() and (contents or follows)
+        return not below or self._covers_below(found, follows=follows)
 
     def is_editable(self, word: str) -> bool:
         """Return whether a file, which may not exist yet, is one that *edits* covers."""
@@ -78,13 +79,29 @@ class Place:
     def _is_sensitive(self, found: Path) -> bool:
         return is_sensitive(found.relative_to(self.top).as_posix())
 
-    def _leads_out(self, folder: Path) -> bool:
-        """Return whether a link below a directory leads elsewhere than to what is covered."""
-        return any(
-            os.path.islink(at := os.path.join(path, name)) and not self.is_covered(at)
-            for path, folders, files in os.walk(folder)
-            for name in (*folders, *files)
-        )
+    def _covers_below(self, folder: Path, *, follows: bool) -> bool:
+        """Return whether a directory holds no sensitive files, nor such links.
+
+        Where links are followed, a link to a directory is one. False when there are more than one
+        can look at, with all that the call has named before.
+        """
+        for path, folders, files in os.walk(folder):
+            if (path, follows) in self.looked_at:
+                folders.clear()
+                continue
+            if not follows:
+                folders[:] = [name for name in folders if name != ".git"]
+            found = [os.path.join(path, name) for name in (*folders, *files)]
+            self.looked_at.update((at, follows) for at in found[len(folders) :])
+            self.looked_at.add((path, follows))
+            if len(self.looked_at) > MOST_FILES_LOOKED_AT:
+                return False
+            if any(is_sensitive(os.path.relpath(at, self.top)) for at in found[len(folders) :]):
+                return False
+            links = filter(os.path.islink, found if follows else [])
+            if any(os.path.isdir(at) or not self.is_covered(at) for at in links):
+                return False
+        return True
 
     def _real(self, word: str, *, new: bool = False) -> Path | None:
         """Return where a word leads, None if out of the session's directory."""
@@ -116,16 +133,3 @@ def is_sensitive(path: str) -> bool:
         or SENSITIVE_PATH.search(path)
         or ".git" in path.casefold().split("/")
     )
-
-
-def _has_secrets(folder: Path) -> bool:
-    """Return whether a directory holds sensitive files, or more than one can look at."""
-    seen = 0
-    for path, folders, files in os.walk(folder):
-        folders[:] = [name for name in folders if name != ".git"]
-        seen += len(files) + len(folders)
-        if seen > MOST_FILES_LOOKED_AT:
-            return True
-        if any(is_sensitive(os.path.relpath(os.path.join(path, name), folder)) for name in files):
-            return True
-    return False

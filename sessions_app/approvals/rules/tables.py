@@ -34,8 +34,9 @@ class Row(NamedTuple):
 _ANY = r".*"  # a pattern or an expression: never opened, never run
 _NAME = r"[\w][\w.:-]*"
 _GREP = Row(
-    r"-[inrlLcwoxvEFPHhsqa]+|-[ABC]\d+|-m\d+|--color(=never|=auto)?|--(line-number|ignore-case)",
-    r"-[ABCm]|--(include|exclude|exclude-dir|max-count|context)",
+    r"-[inrlLcwoxvEFPHhsqa]+|-[ABC]\d+|-m\d+|--color(=never|=auto)?|--(line-number|ignore-case)"
+    r"|--context=\d+",  # on a Mac the next word would be the pattern
+    r"-[ABCm]|--(include|exclude|exclude-dir|max-count)",
     first=(_ANY,),
     contents=True,
 )

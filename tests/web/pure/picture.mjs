@@ -34,6 +34,13 @@ test("each kind by its bytes", () => {
     assert.deepEqual(pictureOf(head), { type, width: 600, height: 300 });
 });
 
+test("markers of a JPEG that have no length", () => {
+  for (const mark of [0x00, 0x01, 0xd0, 0xd7]) {
+    const head = bytes("\xff\xd8\xff", [mark, ...jpeg.slice(2)]);
+    assert.deepEqual(pictureOf(head), { type: "image/jpeg", width: 600, height: 300 });
+  }
+});
+
 test("what is none, is cut off, empty or too large is a file", () => {
   for (const head of [bytes("<svg"), bytes(""), png(600, 300).slice(0, 20), png(0, 300)])
     assert.equal(pictureOf(head), null);
