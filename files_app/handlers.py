@@ -153,6 +153,7 @@ async def git_push(socket: ClientConnection, message: SocketRequest) -> r.GitPus
 def _push(device: Device | None, session: Session, payload: c.GitPush) -> r.GitPushResponse:
     place = _seen(session, payload.repository)
     to = push.target(place, set_upstream=payload.set_upstream)
+    to.check(branch=payload.branch, url=payload.url)
     how: dict[str, Any] = {"head": payload.head, "dry_run": payload.dry_run}
     if payload.dry_run:
         return push.push(place, session.session_id, to, **how)

@@ -322,7 +322,8 @@ class GitPush(SessionPayload):
 
     It goes where it would go at the machine, and the answer says where. ``dry_run``: only say which
     commits would go, as far as the repository knows; no server is asked. ``set_upstream``: where
-    the branch has none, to the same name at the only remote. The rest is as in ``git_commit``.
+    the branch has none, to the same name at the only remote. ``branch`` and ``url``: where it goes,
+    as the client was shown; it is refused where that has changed. The rest is as in ``git_commit``.
     """
 
     type = "git_push"
@@ -331,6 +332,8 @@ class GitPush(SessionPayload):
     reply = ("git_push_response",)
     repository: str | None = None
     head: str | None = None
+    branch: str | None = None
+    url: str | None = None
     set_upstream: bool = False
     dry_run: bool = False
     trust: str | None = None

@@ -50,6 +50,19 @@ class Target(NamedTuple):
     new: bool
     known: str
 
+    @property
+    def shown(self) -> dict[str, str]:
+        """Return how an answer names it."""
+        url = ", ".join(map(public, self.urls))
+        branch = shown(self.ref.removeprefix("refs/heads/"))
+        return {"remote": shown(self.remote), "branch": branch, "url": url}
+
+    def check(self, **seen: str | None) -> None:
+        """Raise GIT_ERROR where a client was shown another branch or address."""
+        moved = (name for name, one in seen.items() if one not in (None, self.shown[name]))
+        if name := next(moved, ""):
+            raise git_error(f"It would go elsewhere now: the {name} is {self.shown[name]}.")
+
 
 def target(place: Repository, *, set_upstream: bool) -> Target:
     """Return where a push goes. Raises GIT_ERROR where that is not safe."""
@@ -145,9 +158,7 @@ def push(
         links = _push(place, to)
     return GitPushResponse(
         session_id=session_id,
-        remote=shown(to.remote),
-        branch=shown(to.ref.removeprefix("refs/heads/")),
-        url=", ".join(map(public, to.urls)),
+        **to.shown,
         commits=commits,
         count=count,
         links=links,

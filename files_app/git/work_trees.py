@@ -62,11 +62,22 @@ def make(
         if again and _is_work_tree(path, branch):
             return path
         _check_place(place, path)
-        with Trusted(place, device, session_id, trust, "work tree"):
+        with Trusted(place, device, session_id, trust, "work tree", *_own_filters(place, branch)):
             mirror.check_written(place)
             _exclude(place)
             _add(place, session_id, path, branch, lock)
     return path
+
+
+def _own_filters(place: Repository, branch: str) -> list[str]:
+    """Return the commit whose filters will run: by a relative path those of the branch."""
+    found = programs.find(place, "work tree").programs
+    if not any(one.kind == "filter" and one.path for one in found):
+        return []
+    plain = Plain(place)
+    named = ("rev-parse", "--verify", "--quiet", f"refs/heads/{branch}^{{commit}}")
+    done = plain.done(*named, good=(0, 1))
+    return [done.out.decode().strip() or head_of(plain)]
 
 
 def _add(place: Repository, session_id: str | None, path: str, branch: str, lock: int) -> None:

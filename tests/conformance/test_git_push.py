@@ -63,6 +63,25 @@ def test_a_branch_goes_to_its_upstream(repository: Repository, remote: Path, wor
     assert "moved on" in said
 
 
+def test_it_goes_where_it_was_shown(repository: Repository, remote: Path, work: Work) -> None:
+    """Not to what the remote or the branch leads to by then."""
+    repository.git("branch", "-q", "--set-upstream-to=origin/main")
+    repository.commit_files({"a": "2\n"})
+    shown = pushed(work, dry_run=True)
+    seen = {name: shown[name] for name in ("branch", "url")}
+    elsewhere = repository.path.with_name(f"{repository.path.name}-else.git")
+    repository.git("clone", "-q", "--bare", str(remote), str(elsewhere))
+    before = repository.git("for-each-ref", cwd=elsewhere)
+    repository.git("remote", "set-url", "origin", str(elsewhere))
+    assert str(elsewhere) in refused(work.ask("git_push", **seen))
+    repository.git("remote", "set-url", "origin", str(remote))
+    repository.git("config", "branch.main.merge", "refs/heads/other")
+    assert "other" in refused(work.ask("git_push", **seen))
+    assert repository.git("for-each-ref", cwd=elsewhere) == before
+    repository.git("config", "branch.main.merge", "refs/heads/main")
+    assert pushed(work, **seen)["pushed"] is True
+
+
 def test_an_upstream_is_set_when_asked(repository: Repository, remote: Path, work: Work) -> None:
     """At the only remote, under the same name; several are named."""
     repository.git("checkout", "-q", "-b", "feature/ü-1")

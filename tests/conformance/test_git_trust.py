@@ -252,6 +252,27 @@ def test_the_hooks_of_a_branch_do_not_run_as_its_work_tree_is_made(
             assert program["name"] == name
 
 
+def test_a_filter_of_a_branch_is_trusted_for_its_commit(
+    home: Path, repository: Repository, phone: Phone, tmp_path: Path
+) -> None:
+    """By a relative path the branch's own runs, whatever was looked at in the work tree."""
+    (home / ".gitconfig").write_text('[filter "x"]\n\tsmudge = ./tools/smudge\n')
+    mark = tmp_path / "ran"
+    repository.write("tools/smudge", "#!/bin/sh\ncat\n").chmod(0o755)
+    repository.commit_files({".gitattributes": "z filter=x\n", "z": "1\n"})
+    repository.git("branch", "good")
+    repository.git("checkout", "-q", "-b", "evil")
+    repository.write("tools/smudge", f"#!/bin/sh\ntouch '{mark}'\ncat\n")
+    repository.commit()
+    repository.git("checkout", "-q", "main")
+    details = assert_refused(start(phone, repository.path, "good"), "GIT_TRUST_REQUIRED", True)
+    digest = details["details"]["digest"]
+    answer = start(phone, repository.path, "good", trust=digest)
+    assert answer["type"] == "session_ready", answer
+    assert_refused(start(phone, repository.path, "evil", trust=digest), "GIT_TRUST_REQUIRED", True)
+    assert not mark.exists()
+
+
 def test_trust_at_the_machine_is_for_each_use(
     bridge: Bridge, home: Path, repository: Repository, work: Work
 ) -> None:

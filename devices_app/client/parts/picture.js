@@ -77,7 +77,8 @@ function jpegSize(view) {
     const mark = view.getUint8(at + 1);
     if (view.getUint8(at) !== 0xff) return { width: 0, height: 0 };
     if (mark === 0xff) at += 1;
-    else if (mark < 2 || (mark >= 0xd0 && mark <= 0xd9)) at += 2; // it has no length
+    else if (mark < 2 || (mark >= 0xd0 && mark <= 0xd9))
+      at += 2; // it has no length
     else if (mark >= 0xc0 && mark <= 0xcf && ![0xc4, 0xc8, 0xcc].includes(mark))
       return { width: view.getUint16(at + 7), height: view.getUint16(at + 5) };
     else at += 2 + view.getUint16(at + 2);

@@ -447,6 +447,8 @@ declare namespace Wire {
       session_id: string;
       repository?: string | null;
       head?: string | null;
+      branch?: string | null;
+      url?: string | null;
       set_upstream?: boolean;
       dry_run?: boolean;
       trust?: string | null;

@@ -18,12 +18,13 @@ export async function openPush(ask, status, outcome, done) {
   const how = { ...seen, set_upstream: !status.upstream };
   /** @param {Failure} error */
   const refuse = (error) => showFailure(outcome, "Not pushed.", error, "the remote");
-  /** @param {string} [trust] */
-  const push = async (trust) => {
+  /** @param {{ branch: string, url: string }} to @param {string} [trust] */
+  const push = async (to, trust) => {
     fill(outcome, h("p.meta", {}, "Pushing…"));
     try {
       const { remote, branch, count, links } = await ask("git_push", {
         ...how,
+        ...to,
         dry_run: false,
         ...(trust && { trust }),
       });
@@ -33,7 +34,7 @@ export async function openPush(ask, status, outcome, done) {
       done();
     } catch (/** @type {any} */ error) {
       fill(outcome);
-      if (error.code === "GIT_TRUST_REQUIRED") askTrust(error, "push", push);
+      if (error.code === "GIT_TRUST_REQUIRED") askTrust(error, "push", (given) => push(to, given));
       else refuse(error);
     }
   };
@@ -52,7 +53,7 @@ export async function openPush(ask, status, outcome, done) {
       ),
       count > commits.length && h("p.note", {}, `And ${count - commits.length} older ones.`),
     ];
-    askSheet("Push", content, `Push ${counted(count, "commit")}`, push);
+    askSheet("Push", content, `Push ${counted(count, "commit")}`, () => push({ branch, url }));
   } catch (/** @type {any} */ error) {
     refuse(error);
   }
