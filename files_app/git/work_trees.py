@@ -70,7 +70,10 @@ def make(
 
 
 def _own_filters(place: Repository, branch: str) -> list[str]:
-    """Return the commit whose filters will run: by a relative path those of the branch."""
+    """Return the branch's commit if filters of its own could run.
+
+    By a relative path those in the new work tree do, and no others.
+    """
     found = programs.find(place, "work tree").programs
     if not any(one.kind == "filter" and one.path for one in found):
         return []
