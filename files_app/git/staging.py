@@ -24,13 +24,13 @@ _MARKERS: Final = re.compile(rb"^(?:<<<<<<<|>>>>>>>)(?: |\r?$)", re.MULTILINE)
 class Chosen:
     """Hold git's names of chosen files, those to add, and what else is staged.
 
-    ``replaced``: files that a directory has replaced, which git commits in no part of an index.
+    ``removed``: those that are no file any more, for something else may be in their place.
     """
 
     meant: list[str]
     added: list[str]
     also: list[str]
-    replaced: bool = False
+    removed: frozenset[str] = frozenset()
 
 
 def choose(
@@ -75,11 +75,10 @@ def choose(
         sorted(taken),
         [one.name for one in new if one.name in taken],
         [one.name for one in staged if not names.secret(one.name)] if operation else [],
-        any(
-            os.path.isdir(f"{git.place.top}/{name}")
-            and not os.path.islink(f"{git.place.top}/{name}")
-            and not (name in entries and entries[name].submodule)
+        frozenset(
+            name
             for name in taken
+            if known[name].status == "deleted" or _is_replaced(git, known[name])
         ),
     )
 
@@ -88,6 +87,12 @@ def _differs(entry: Entry) -> bool:
     """Return whether the work tree differs from the index, in what git would add."""
     # git stages a submodule's commit and leaves the submodule at the one before
     return entry.conflict or (entry.changed and not (entry.submodule and entry.staged))
+
+
+def _is_replaced(git: Git, entry: Entry) -> bool:
+    """Return whether a directory is in a file's place, which is no submodule."""
+    path = f"{git.place.top}/{entry.name}"
+    return not entry.submodule and os.path.isdir(path) and not os.path.islink(path)
 
 
 def _entries(git: Git, chosen: Selection, settings: Sequence[Effective]) -> dict[str, Entry]:
