@@ -47,6 +47,11 @@ log = structlog.get_logger("bridge.git")
 _locks: Final[dict[str, threading.Lock]] = {}
 _COPY: Final = "index.bridge-"  # in the git directory, then the request's id
 MOVED_ON: Final = "The repository has moved on"
+# what may stand after a commit → how it goes on; of a patch that is committed nothing is left
+_GOES_ON: Final = {
+    **dict.fromkeys(("rebase", "cherry-pick", "revert"), "--continue"),
+    "am": "--skip",
+}
 _LISTED_MAX: Final = 200  # names in an answer besides the commit's own
 
 
@@ -97,7 +102,7 @@ def commit(
             check()
             partial = files is not None and what in (None, "bisect")
             own = made.make(chosen, partial=partial, seen=seen)
-            return made.summary(own, chosen, what)
+            return made.summary(own, chosen)
 
 
 def check_head(head: str | None, now: str) -> None:
@@ -261,14 +266,13 @@ class _Commit:
             base = (self.before or empty_tree(git)) if partial else None
             update_index(git, self.snapshot, base, own, set(chosen.meant))
 
-    def summary(self, own: str, chosen: Chosen, what: str | None) -> GitCommitSummary:
+    def summary(self, own: str, chosen: Chosen) -> GitCommitSummary:
         """Sum up the commit, and say what else went in and what still stands."""
         names = Names(self.place)
         notes = self._elsewhere(own)
-        if what == "rebase":
-            notes.append(
-                "The rebase still stands; go on with it at the machine: git rebase --continue."
-            )
+        if (what := operation(self.place)) in _GOES_ON:
+            command = f"git {what} {_GOES_ON[what]}"
+            notes.append(f"The {what} still stands; go on with it at the machine: {command}.")
         with contextlib.ExitStack() as stack:
             git: Git | Plain = Plain(self.place)  # where a hook has made it unfit for a mirror
             with contextlib.suppress(BridgeError):
