@@ -287,6 +287,21 @@ def test_a_conflict_is_resolved_by_name(repository: Repository, work: Work, name
     assert repository.porcelain() == copy.porcelain()
 
 
+def test_longer_markers_of_a_conflict(repository: Repository, work: Work) -> None:
+    """As texts have them whose headings look like the usual ones; such a line is none then."""
+    texts = {".gitattributes": "*.rst conflict-marker-size=32\n", "a.rst": "1\n"}
+    repository.commit_files(texts)
+    repository.git("checkout", "-q", "-b", "side")
+    repository.commit_files({"a.rst": "side\n"})
+    repository.git("checkout", "-q", "main")
+    repository.commit_files({"a.rst": "2\n"})
+    stop(repository, "merge", "side")
+    assert "markers" in assert_refused(work.commit("Mine", ["a.rst"]), "GIT_ERROR", True)["message"]
+    repository.write("a.rst", "<<<<<<< how it looks\n")
+    work.committed("Mine", ["a.rst"])
+    assert repository.porcelain() == ""
+
+
 @pytest.mark.parametrize("name", ["cherry-pick", "revert"])
 def test_one_of_several_is_resolved(repository: Repository, work: Work, name: str) -> None:
     """What is left of them is said, as git does; then it goes on at the machine."""
