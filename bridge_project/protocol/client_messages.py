@@ -298,7 +298,7 @@ class GitCommit(SessionPayload):
 
     Named files are committed as they are in the work tree, whatever is staged of them; a directory
     means all files in it, a renamed file also the end of its old name. In the middle of a merge,
-    rebase, cherry-pick or revert git commits the whole index, and to name a file says that it is
+    rebase, am, cherry-pick or revert the whole index is committed, and a named file counts as
     resolved; it is refused while markers of a conflict are in it, or another file is in conflict.
     A commit that is not made leaves the index as it was; what a hook changed in the work tree stays
     and is named (``details.changed``). ``repository`` and ``head``: what the client has seen, else

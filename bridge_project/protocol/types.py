@@ -37,7 +37,7 @@ SessionEndReason = Literal["user_request", "timeout", "error", "completed"]
 MessageState = Literal["queued", "given", "withdrawn", "refused"]  # D71
 LimitStatus = Literal["ok", "near", "reached"]  # D72
 FinishReason = Literal["stop", "tool_call", "length", "error"]
-GitState = Literal["merge", "rebase", "cherry-pick", "revert", "bisect"]
+GitState = Literal["merge", "rebase", "am", "cherry-pick", "revert", "bisect"]
 GitFileStatus = Literal["modified", "added", "deleted", "untracked", "renamed"]
 AttachmentId = Annotated[str, Field(min_length=1, max_length=36, pattern="^[^\\u0000]+$")]
 AttachmentIds = Annotated[list[AttachmentId], Field(max_length=limits.ATTACHMENTS_A_MESSAGE)]

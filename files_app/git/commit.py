@@ -3,12 +3,17 @@
 Git works on a copy of the index, as it does itself when files are named. So a commit that is not
 made leaves the index as it was, to the byte, and what somebody stages meanwhile stays staged. When
 it is made, the copy takes the index's place, or its changes are added to what stands there now.
+
+Hooks are told where the index is, and everything that they call: with a path from the top, as at
+the machine, for it means another one in each repository. A suite of tests that makes repositories
+of its own would fill ours by an absolute path, and git would commit that.
 """
 
 import contextlib
 import os
 import shutil
 import threading
+import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -28,7 +33,7 @@ from files_app.git.index import update_index, wait_for_index
 from files_app.git.made import ACTION, LOG, Attempt, branches, earlier, parent, wait_for_left
 from files_app.git.patch import numstat
 from files_app.git.paths import Names
-from files_app.git.plain import Plain, batch_ssh, paths
+from files_app.git.plain import Plain, batch_ssh
 from files_app.git.sandbox import mirror
 from files_app.git.sandbox.error_text import git_error
 from files_app.git.sandbox.git import Git
@@ -40,7 +45,13 @@ from sessions_app.working_directory import Repository
 log = structlog.get_logger("bridge.git")
 
 _locks: Final[dict[str, threading.Lock]] = {}
+_COPY: Final = "index.bridge-"  # in the git directory, then the request's id
 MOVED_ON: Final = "The repository has moved on"
+# what may stand after a commit → how it goes on; of a patch that is committed nothing is left
+_GOES_ON: Final = {
+    **dict.fromkeys(("rebase", "cherry-pick", "revert"), "--continue"),
+    "am": "--skip",
+}
 _LISTED_MAX: Final = 200  # names in an answer besides the commit's own
 
 
@@ -86,10 +97,12 @@ def commit(
             seen = _look(git)
         now = datetime.now(UTC)
         attempt = Attempt(place, room, action, message, now, branch, before)
-        made = _Commit(attempt, settings)
-        check()
-        own = made.make(chosen, partial=files is not None and what in (None, "bisect"), seen=seen)
-        return made.summary(own, chosen, what)
+        with _copied_index(place, room, request_id) as index:
+            made = _Commit(attempt, settings, index)
+            check()
+            partial = files is not None and what in (None, "bisect")
+            own = made.make(chosen, partial=partial, seen=seen)
+            return made.summary(own, chosen)
 
 
 def check_head(head: str | None, now: str) -> None:
@@ -114,45 +127,66 @@ def _turn(common_dir: str) -> Iterator[None]:
             lock.release()
 
 
-class _Commit:
-    """Make one commit."""
+@contextlib.contextmanager
+def _copied_index(place: Repository, room: str, request_id: str) -> Iterator[str]:
+    """Yield where a copy of the index is to be, as git names it to hooks; it is removed.
 
-    def __init__(self, attempt: Attempt, settings: Sequence[Effective]) -> None:
+    A linked work tree's own index has an absolute path at the machine, too.
+    """
+    if place.git_dir != f"{place.top}/.git":
+        yield f"{room}/index"
+        return
+    for name in os.listdir(place.git_dir):  # what a killed bridge has left
+        path = f"{place.git_dir}/{name}"
+        with contextlib.suppress(OSError):
+            old = time.time() - os.lstat(path).st_mtime > limits.REQUEST_MEMORY_SECONDS
+            if name.startswith(_COPY) and old:
+                os.unlink(path)
+    name = f"{_COPY}{request_id}"
+    try:
+        yield f".git/{name}"
+    finally:
+        with contextlib.suppress(OSError):
+            os.unlink(f"{place.git_dir}/{name}")
+
+
+class _Commit:
+    """Make one commit; ``index``: where its copy of the index is, from the work tree's top."""
+
+    def __init__(self, attempt: Attempt, settings: Sequence[Effective], index: str) -> None:
         self.attempt, self.place = attempt, attempt.place
         self.branch, self.before = attempt.branch, attempt.before
-        self.snapshot, self.index, self.file = (
-            f"{attempt.room}/{name}" for name in ("index before", "index", "message")
-        )
+        self.snapshot, self.file = f"{attempt.room}/index before", f"{attempt.room}/message"
+        self.index = os.path.join(self.place.top, index)
         attempt.keep()
         wait_for_index(self.place)
         self.stat = _identity(self.place)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self.index)
         if self.stat is not None:
             shutil.copy2(f"{self.place.git_dir}/index", self.snapshot)
-            shutil.copy2(self.snapshot, self.index)
+            try:
+                shutil.copy2(self.snapshot, self.index)
+            except OSError as error:
+                text = f"The index cannot be copied: {os.strerror(error.errno or 0)}."
+                raise git_error(text) from None
         with open(self.file, "wb") as file:
             file.write(attempt.message.encode())
-        self.git = Plain(self.place, self.index, batch_ssh(last(settings)))
+        self.git = Plain(self.place, index, batch_ssh(last(settings)))
 
     def make(self, chosen: Chosen, *, partial: bool, seen: dict[str, object]) -> str:
         """Commit, and return the commit that was made, whatever happened after it."""
-        command = ["commit", "--quiet", "--cleanup=whitespace", f"--file={self.file}"]
-        named = b""
-        if partial and not chosen.replaced:
-            command += ["--only", "--pathspec-from-file=-", "--pathspec-file-nul"]
-            named = paths(chosen.meant)
+        command = ("commit", "--quiet", "--cleanup=whitespace", f"--file={self.file}")
         more = (*self.git.more, (ACTION, self.attempt.action))
         git = replace(self.git, more=(*more, ("GIT_TRACE2_EVENT", self.attempt.trace)))
         try:
-            if chosen.replaced and partial:
-                self._only(chosen)
-            elif chosen.added:
-                self._update(chosen.added, "--add", "--remove", "--replace")
+            self._fill(chosen, partial=partial)
         except BridgeError as error:
             raise self._failed(error.message, seen) from None
         if self._has_moved():
             raise self._failed("", seen)
         try:
-            done = git.done(*command, stdin=named, good=range(-64, 256))
+            done = git.done(*command, good=range(-64, 256))
             why = git.said(done) if done.code else None
         except BridgeError as error:
             why = error.message
@@ -164,16 +198,15 @@ class _Commit:
         self._install(chosen, own, partial=partial)
         return own
 
-    def _only(self, chosen: Chosen) -> None:
-        """Fill the index's copy from the last commit and the named files."""
-        self.git("read-tree", *(("--reset", self.before) if self.before else ("--empty",)))
-        top = self.place.top
-        there = [
-            name
-            for name in chosen.meant
-            if os.path.islink(f"{top}/{name}") or not os.path.isdir(f"{top}/{name}")
-        ]
-        self._update(sorted(set(chosen.meant).difference(there)), "--force-remove")
+    def _fill(self, chosen: Chosen, *, partial: bool) -> None:
+        """Put the named files into the index's copy; ``partial``: upon the last commit."""
+        names = chosen.added
+        if partial:
+            names = chosen.meant
+            self.git("read-tree", *(("--reset", self.before) if self.before else ("--empty",)))
+        gone = [name for name in names if name in chosen.removed]
+        self._update(gone, "--force-remove")
+        there = [name for name in names if name not in chosen.removed]
         self._update(there, "--add", "--remove", "--replace")
 
     def _update(self, names: list[str], *how: str) -> None:
@@ -213,7 +246,7 @@ class _Commit:
             wait_for_index(self.place)
             with open(lock, "xb") as file:
                 held = (
-                    not (partial and chosen.replaced)
+                    not partial
                     and _identity(self.place) == self.stat
                     and head_of(Plain(self.place)) == own
                 )
@@ -233,14 +266,13 @@ class _Commit:
             base = (self.before or empty_tree(git)) if partial else None
             update_index(git, self.snapshot, base, own, set(chosen.meant))
 
-    def summary(self, own: str, chosen: Chosen, what: str | None) -> GitCommitSummary:
+    def summary(self, own: str, chosen: Chosen) -> GitCommitSummary:
         """Sum up the commit, and say what else went in and what still stands."""
         names = Names(self.place)
         notes = self._elsewhere(own)
-        if what == "rebase":
-            notes.append(
-                "The rebase still stands; go on with it at the machine: git rebase --continue."
-            )
+        if (what := operation(self.place)) in _GOES_ON:
+            command = f"git {what} {_GOES_ON[what]}"
+            notes.append(f"The {what} still stands; go on with it at the machine: {command}.")
         with contextlib.ExitStack() as stack:
             git: Git | Plain = Plain(self.place)  # where a hook has made it unfit for a mirror
             with contextlib.suppress(BridgeError):

@@ -19,12 +19,19 @@ from sessions_app.working_directory import Repository
 # file of the git directory → what git does while it is there; the first one counts
 _OPERATIONS: Final[dict[str, GitState]] = {
     "rebase-merge": "rebase",
-    "rebase-apply/rebasing": "rebase",
+    "rebase-apply/applying": "am",
+    "rebase-apply": "rebase",
     "MERGE_HEAD": "merge",
     "CHERRY_PICK_HEAD": "cherry-pick",
     "REVERT_HEAD": "revert",
-    "BISECT_LOG": "bisect",
 }
+# first word of the list of commits that git still has to take → likewise
+_LISTED: Final[dict[str, GitState]] = {
+    **dict.fromkeys(("pick", "p"), "cherry-pick"),
+    "revert": "revert",
+}
+_WORD_BYTES: Final = 16
+_TODO: Final = "sequencer/todo"
 _UNNAMED: Final = "bridge/unnamed"
 _PUSH: Final = " (push)"
 _CREDENTIALS: Final = re.compile(r"(?<=://)[^/@]*@")
@@ -43,11 +50,15 @@ def head_ref(place: Repository) -> str:
 
 
 def operation(place: Repository) -> GitState | None:
-    """Return what git is in the middle of."""
-    found = (
-        what for name, what in _OPERATIONS.items() if os.path.lexists(f"{place.git_dir}/{name}")
-    )
-    return next(found, None)
+    """Return what git is in the middle of, as ``git status`` says it."""
+    for name, what in _OPERATIONS.items():
+        if os.path.lexists(f"{place.git_dir}/{name}"):
+            return what
+    with Ignoring("FILE_NOT_FOUND"), place.jail.open_file(f"{place.git_dir}/{_TODO}") as todo:
+        word = os.fsdecode(os.read(todo.fd, _WORD_BYTES).split(b" ")[0])
+        if word in _LISTED:
+            return _LISTED[word]
+    return "bisect" if os.path.lexists(f"{place.git_dir}/BISECT_LOG") else None
 
 
 def upstream(

@@ -19,7 +19,7 @@ _UNASKED: Final = {"GIT_TERMINAL_PROMPT": "0", "GIT_EDITOR": "true", "SSH_ASKPAS
 
 @dataclass(frozen=True, slots=True)
 class Plain:
-    """Run git with its user's configuration; ``index``: another than the usual.
+    """Run git with its user's configuration; ``index``: another than the usual, from the top.
 
     ``more`` is added to the environment.
     """
@@ -62,18 +62,13 @@ class Plain:
 
     def said(self, done: Done) -> str:
         """Return why git failed, in its words or a hook's."""
-        private = os.path.dirname(self.index) or str(conf.bridge_data_dir)
+        private = str(conf.bridge_data_dir)
         for output in (done.err, done.out):
             if words := reason(output, self.place.jail, self.place.top, private):
                 return words
         if done.code < 0:
             return f"git was ended by signal {-done.code}."
         return f"Nothing changed, or a hook refused and said nothing (exit code {done.code})."
-
-
-def paths(names: Sequence[str]) -> bytes:
-    """Return names for ``--pathspec-from-file=- --pathspec-file-nul``."""
-    return b"".join(b":(top,literal)" + os.fsencode(name) + b"\0" for name in names)
 
 
 def batch_ssh(values: Mapping[str, str]) -> tuple[tuple[str, str], ...]:

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,20 +17,21 @@ from files_app.git.settings import Effective, filtered
 from files_app.git.status import Entry
 
 _NAMED: Final = 3  # how many names an error repeats
-_MARKERS: Final = re.compile(rb"^(?:<<<<<<<|>>>>>>>)(?: |\r?$)", re.MULTILINE)
+_MARKER_SIZE: Final = 7  # unless the attribute of that name says otherwise
+_MARKER_MOST: Final = 1000  # what is longer is no number that a person has meant
 
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
     """Hold git's names of chosen files, those to add, and what else is staged.
 
-    ``replaced``: files that a directory has replaced, which git commits in no part of an index.
+    ``removed``: those that are no file any more, for something else may be in their place.
     """
 
     meant: list[str]
     added: list[str]
     also: list[str]
-    replaced: bool = False
+    removed: frozenset[str] = frozenset()
 
 
 def choose(
@@ -75,11 +76,10 @@ def choose(
         sorted(taken),
         [one.name for one in new if one.name in taken],
         [one.name for one in staged if not names.secret(one.name)] if operation else [],
-        any(
-            os.path.isdir(f"{git.place.top}/{name}")
-            and not os.path.islink(f"{git.place.top}/{name}")
-            and not (name in entries and entries[name].submodule)
+        frozenset(
+            name
             for name in taken
+            if known[name].status == "deleted" or _is_replaced(git, known[name])
         ),
     )
 
@@ -88,6 +88,12 @@ def _differs(entry: Entry) -> bool:
     """Return whether the work tree differs from the index, in what git would add."""
     # git stages a submodule's commit and leaves the submodule at the one before
     return entry.conflict or (entry.changed and not (entry.submodule and entry.staged))
+
+
+def _is_replaced(git: Git, entry: Entry) -> bool:
+    """Return whether a directory is in a file's place, which is no submodule."""
+    path = f"{git.place.top}/{entry.name}"
+    return not entry.submodule and os.path.isdir(path) and not os.path.islink(path)
 
 
 def _entries(git: Git, chosen: Selection, settings: Sequence[Effective]) -> dict[str, Entry]:
@@ -124,15 +130,26 @@ def _check(git: Git, names: Names, chosen: Selection, meant: list[Entry]) -> Non
         raise BridgeError("FILE_ACCESS_DENIED", "A file is a link to a hidden file.")
     if any(entry.submodule and leads_out(git, entry.name) for entry in meant):
         raise BridgeError("FILE_ACCESS_DENIED", "A submodule lies outside the allowed roots.")
-    unresolved = [one.name for one in meant if one.conflict and _has_markers(git, one.name)]
+    conflicts = [one.name for one in meant if one.conflict]
+    unresolved = [name for name, size in _sizes(git, conflicts) if _has_markers(git, name, size)]
     if unresolved:
         text = f"In conflict, with the conflict's markers in it: {_list(names, unresolved)}."
         raise git_error(text)
 
 
-def _has_markers(git: Git, name: str) -> bool:
+def _sizes(git: Git, found: list[str]) -> Iterator[tuple[str, int]]:
+    """Yield each name with the length of a conflict's markers in its file."""
+    command = ("check-attr", "-z", "--stdin", "conflict-marker-size")
+    said = git(*command, stdin=encoded(found)).split(b"\0")[:-1] if found else []
+    for name, value in zip(said[::3], said[2::3], strict=True):
+        size = int(value) if value.isdigit() else 0
+        yield os.fsdecode(name), size if 0 < size <= _MARKER_MOST else _MARKER_SIZE
+
+
+def _has_markers(git: Git, name: str, size: int) -> bool:
     found = untracked.read(git, name)
-    return found is not None and _MARKERS.search(found.content) is not None
+    markers = rb"^(?:<{%d}|>{%d})(?: |\r?$)" % (size, size)
+    return found is not None and re.search(markers, found.content, re.MULTILINE) is not None
 
 
 def _list(names: Names, found: list[str]) -> str:

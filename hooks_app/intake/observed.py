@@ -63,6 +63,8 @@ def _begin(
     if directory := projection.directory_of(event):
         session.working_directory = directory
     observed_sessions.set_title(session, projection.prompt_of(event))
+    if title := projection.title_of(event):
+        observed_sessions.take_title(session, title)
     if projection.goes_on(event):
         session.held_stop = ""
     shared = event.event == "SessionStart" and processes.others_live(session, process)

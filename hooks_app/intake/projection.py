@@ -78,6 +78,11 @@ def prompt_of(event: HookEvent) -> str:
     return _text(event, _PROMPTS.get(event.event, ""))
 
 
+def title_of(event: HookEvent) -> str:
+    """Return the name that a person has given the session at the machine (`/rename`)."""
+    return "" if agent_of(event).id else _text(event, "session_title")
+
+
 def starts_program(event: HookEvent) -> bool:
     """Return whether the agent began afresh, so that its older questions are void.
 

@@ -24,6 +24,10 @@ taking: set[str] = set()
 
 NONE_KNOWN = "Nothing says which program runs it."
 OTHER = "Another program runs this session at the machine."
+STOPPED = (
+    "Its program is stopped (Ctrl-Z), and would end only when it goes on. Type fg in its terminal,"
+    " or end it there."
+)
 ELSEWHERE = "Its program runs in a container or on another machine, or ran before a restart."
 
 
@@ -92,7 +96,11 @@ async def end(process: ProcessNote, is_program: Callable[[int], bool]) -> None:
 
 
 def check(process: ProcessNote, is_program: Callable[[int], bool]) -> None:
-    """Check that a program may be ended. Raises CannotEnd."""
+    """Check that a program may be ended, and can be. Raises CannotEnd.
+
+    A stopped one keeps the signal until `fg`, and would end then, whatever was said meanwhile. To
+    let it go on is no help: beside its terminal's shell it is stopped again as it leaves.
+    """
     pid = process.pid
     try:
         owner = owner_of(pid)
@@ -100,7 +108,9 @@ def check(process: ProcessNote, is_program: Callable[[int], bool]) -> None:
             raise CannotEnd("The bridge itself was started by its program. End it at the machine.")
         if owner != os.geteuid() or not is_program(pid):
             raise CannotEnd("It is not sure which program runs it. End that at the machine.")
-    except FileNotFoundError:  # it has just ended
+        if psutil.Process(pid).status() == psutil.STATUS_STOPPED:
+            raise CannotEnd(STOPPED)
+    except (FileNotFoundError, psutil.NoSuchProcess):  # it has just ended
         return
 
 

@@ -137,6 +137,7 @@ STATES = {
     "edit": ("rebase", "-i", "HEAD~1"),
     "cherry-pick": ("cherry-pick", "side"),
     "revert": ("revert", "HEAD~1"),
+    "am": ("am", "--3way", ".git/patches/0001-A-commit.patch"),
     "bisect": ("bisect", "start"),
 }
 
@@ -150,6 +151,7 @@ def test_what_git_is_in_the_middle_of(repository: Repository, work: Work, name: 
     repository.commit_files({"a": "2\n"})
     repository.commit_files({"a": "3\n"})
     assert work.status()["state"] is None
+    repository.git("format-patch", "-q", "-1", "-o", ".git/patches", "side")
     stop(repository, *STATES[name])
     status = work.status()
     assert status["state"] == {"edit": "rebase"}.get(name, name)
@@ -253,13 +255,15 @@ def test_a_partial_clone_commits(shared: Bridge, repository: Repository, phone: 
     assert repository.git("rev-parse", "HEAD", cwd=clone).strip() == made["hash"]
 
 
-@pytest.mark.parametrize("name", ["merge", "rebase", "cherry-pick", "revert"])
+@pytest.mark.parametrize("name", ["merge", "rebase", "am", "cherry-pick", "revert"])
 def test_a_conflict_is_resolved_by_name(repository: Repository, work: Work, name: str) -> None:
     """As at the machine: parents and author are the same; with markers in it, it is refused."""
     repository.commit_files({"a": "1\n", "b": "1\n"})
     repository.git("checkout", "-q", "-b", "side")
     repository.write("a", "side\n")
-    repository.git("commit", "-q", "-a", "-m", "Theirs", "--author", "Grace <grace@example.com>")
+    author = ("--author", "Grace <grace@example.com>")
+    repository.git("commit", "-q", "-a", "-m", "A commit", *author)
+    repository.git("format-patch", "-q", "-1", "-o", ".git/patches")
     repository.git("checkout", "-q", "main")
     repository.commit_files({"a": "2\n"})
     repository.commit_files({"a": "3\n", "b": "2\n"})
@@ -278,8 +282,42 @@ def test_a_conflict_is_resolved_by_name(repository: Repository, work: Work, name
     made = work.committed("Mine", ["a"])
     shown = ("log", "-1", "--format=%P %an %ae %s %T")
     assert repository.git(*shown) == copy.git(*shown)
-    assert ("rebase" in made.get("note", "")) == (name == "rebase")
+    still = {"rebase": "git rebase --continue.", "am": "git am --skip."}.get(name, "")
+    assert (made.get("note") or "").endswith(still) and ("note" in made) == (still != "")
     assert repository.porcelain() == copy.porcelain()
+
+
+def test_longer_markers_of_a_conflict(repository: Repository, work: Work) -> None:
+    """As texts have them whose headings look like the usual ones; such a line is none then."""
+    texts = {".gitattributes": "*.rst conflict-marker-size=32\n", "a.rst": "1\n"}
+    repository.commit_files(texts)
+    repository.git("checkout", "-q", "-b", "side")
+    repository.commit_files({"a.rst": "side\n"})
+    repository.git("checkout", "-q", "main")
+    repository.commit_files({"a.rst": "2\n"})
+    stop(repository, "merge", "side")
+    assert "markers" in assert_refused(work.commit("Mine", ["a.rst"]), "GIT_ERROR", True)["message"]
+    repository.write("a.rst", "<<<<<<< how it looks\n")
+    work.committed("Mine", ["a.rst"])
+    assert repository.porcelain() == ""
+
+
+@pytest.mark.parametrize("name", ["cherry-pick", "revert"])
+def test_one_of_several_is_resolved(repository: Repository, work: Work, name: str) -> None:
+    """What is left of them is said, as git does; then it goes on at the machine."""
+    for number in range(4):
+        repository.commit_files({"a": f"{number}\n", "b": f"{number}\n"})
+    ones = ["HEAD~1", "HEAD"]
+    if name == "cherry-pick":
+        ones = [repository.git("rev-parse", one).strip() for one in ("main~1", "main")]
+        repository.git("reset", "-q", "--hard", "HEAD~3")
+    stop(repository, name, *ones)
+    repository.write_files({"a": "mine\n", "b": "mine\n"})
+    note = work.committed("Mine", ["a", "b"])["note"]
+    assert note == f"The {name} still stands; go on with it at the machine: git {name} --continue."
+    assert work.status()["state"] == name
+    repository.git(name, "--quit")
+    assert work.status()["state"] is None
 
 
 def test_a_hook_that_refuses_says_what_it_changed(repository: Repository, work: Work) -> None:

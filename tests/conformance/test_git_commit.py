@@ -87,6 +87,17 @@ def test_named_files_as_they_are_in_the_work_tree(repository: Repository, work: 
         assert_refused(work.commit("None", [name]), "GIT_ERROR", True)
 
 
+def test_a_file_that_git_is_to_forget(repository: Repository, work: Work) -> None:
+    """It is still there, and ignored now: shown as deleted, and committed so."""
+    repository.commit_files({".env": "secret\n", ".gitignore": ""})
+    repository.git("rm", "-q", "--cached", ".env")
+    repository.write(".gitignore", ".env\n")
+    assert work.changes()[".env"][0] == "deleted"
+    work.committed("Forget", [".env", ".gitignore"])
+    assert repository.git("ls-tree", "-r", "--name-only", "HEAD") == ".gitignore\n"
+    assert repository.porcelain() == "" and (repository.path / ".env").exists()
+
+
 def test_a_renamed_file_is_committed_as_one(repository: Repository, work: Work) -> None:
     """A status names it by its new name alone, so that name means both."""
     repository.commit_files({"old": "".join(f"{number}\n" for number in range(20)), "other": "1\n"})
@@ -181,7 +192,7 @@ def test_a_hook_that_refuses(repository: Repository, work: Work) -> None:
     for name, files in {"pre-commit": None, "commit-msg": ["a", "untracked"]}.items():
         refusing = repository.hook(name, f'git add -A\nprintf "{said}" >&2\nexit 1')
         payload = assert_as_it_was(work.commit("Refused", files), repository, before)
-        words = re.sub(r"\.git/next-index-\d+\.lock", "…", payload["message"])
+        words = re.sub(r"\.git/index\.bridge-[\w-]+", "…", payload["message"])
         assert words == "seven of nine in a and …:3 (…), …", name
         refusing.unlink()
 

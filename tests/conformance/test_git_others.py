@@ -75,7 +75,8 @@ def test_a_hook_sees_what_it_sees_at_the_machine(repository: Repository, work: W
 def test_a_hook_may_change_what_is_committed(repository: Repository, work: Work) -> None:
     """A formatter, a message with a ticket's number: the answer says what was committed. One after
     the commit may fail or commit again: the answer names the commit that HEAD is at. An
-    amend takes what is staged, as at the machine.
+    amend takes none of what was staged and not named, and nothing that a hook has mended stays
+    staged as it was.
     """
     repository.commit_files({"a": "1\n", "version": "1\n", "other": "1\n"})
     repository.hook("pre-commit", "echo formatted > a; echo 2 > version; git add a version")
@@ -87,18 +88,35 @@ def test_a_hook_may_change_what_is_committed(repository: Repository, work: Work)
     repository.git("add", "other")
     summary = work.committed("Change", ["a"])
     said = (summary["hash"], summary["summary"], summary["files_changed"])
-    assert said == (repository.head(), "T-1: Amended", 3)
+    assert said == (repository.head(), "T-1: Amended", 2)
     assert repository.git("show", "HEAD:a") == "formatted\n"
-    assert repository.staged() == []
+    assert repository.staged() == ["other"]
     assert repository.git("diff", "--name-only") == ""
 
 
 Files = list[str] | None
+# as a suite of tests does, which the hook runs
+ELSEWHERE = """
+cd "$(mktemp -d)" && git init -q . && echo theirs > a && git add a &&
+git -c user.name=t -c user.email=t@example.com commit -qm Theirs && git show HEAD:a
+"""
 
 
 @pytest.fixture(params=[None, ["a"]], ids=["staged", "named"])
 def files(request: pytest.FixtureRequest) -> Files:
     return request.param  # type: ignore[no-any-return]
+
+
+def test_a_hook_that_works_in_another_repository(
+    changed: Repository, work: Work, files: Files
+) -> None:
+    """What it adds there is not committed here, and the other way round."""
+    changed.hook("pre-commit", f"({ELSEWHERE}) > .git/there")
+    work.committed("Mine", files)
+    assert (changed.path / ".git/there").read_text() == "theirs\n"
+    assert changed.git("ls-tree", "-r", "--name-only", "HEAD").split() == ["a", "b"]
+    assert (changed.committed(), changed.git("show", "HEAD:a")) == (["a"], "2\n")
+    assert changed.porcelain() == "" and not list((changed.path / ".git").glob("index?*"))
 
 
 def test_what_somebody_stages_meanwhile(changed: Repository, work: Work, files: Files) -> None:
@@ -143,41 +161,41 @@ SWITCHES = {way: f"{THEIR_GIT} checkout -q {way}" for way in ("-b other", "--det
 THEIRS = {"commit": COMMIT_B, "first commit": COMMIT_B, **SWITCHES}
 
 
-def meanwhile(home: Path, repository: Repository, what: str, name: str) -> None:
-    """The user's filter of that file does something once, when git first reads the file."""
+def begin(repository: Repository, what: str, name: str) -> None:
     if what != "first commit":
         repository.commit_files({"a": "1\n", "b": "0\n"})
         repository.git("branch", "old")
         repository.commit_files({"b": "1\n"})
     repository.write(name, "3\n")
+
+
+@pytest.mark.parametrize("name", ["a", "new"])
+@pytest.mark.parametrize("what", THEIRS)
+def test_head_moves_before_git_commits(
+    home: Path, repository: Repository, work: Work, what: str, name: str
+) -> None:
+    """A file is added first. What is committed then would be on another branch, or undo their
+    commit; so nothing is done.
+    """
+    begin(repository, what, name)
     repository.write(".git/info/attributes", f"{name} filter=meanwhile\n")
     once = home / "once"  # the user's filter runs once the index is copied
     script = f"#!/bin/sh\n[ -e '{once}' ] || {{ touch '{once}'; {THEIRS[what]}; }} >&2\ncat\n"
     (home / "clean").write_text(script)
     (home / "clean").chmod(0o755)
     (home / ".gitconfig").write_text('[filter "meanwhile"]\n\tclean = ~/clean\n')
-
-
-@pytest.mark.parametrize("what", THEIRS)
-def test_head_moves_before_git_commits(
-    home: Path, repository: Repository, work: Work, what: str
-) -> None:
-    """A new file is added first. What is committed then would be on another branch, or undo their
-    commit; so nothing is done.
-    """
-    meanwhile(home, repository, what, "new")
-    said = assert_refused(work.commit("Mine", ["new"]), "GIT_ERROR", True)["message"]
+    said = assert_refused(work.commit("Mine", [name]), "GIT_ERROR", True)["message"]
     assert said.startswith("The repository has moved on")
     assert "Mine" not in repository.git("log", "--all", "--format=%s")
     assert repository.staged() == []
 
 
 @pytest.mark.parametrize("what", THEIRS)
-def test_head_moves_while_git_commits(
-    home: Path, repository: Repository, work: Work, what: str
-) -> None:
+def test_head_moves_while_git_commits(repository: Repository, work: Work, what: str) -> None:
     """Git refuses, unless the other branch is at the same commit: then the answer names it."""
-    meanwhile(home, repository, what, "a")
+    begin(repository, what, "a")
+    own = f"[ -e .git/once ] || {{ touch .git/once; {THEIRS[what]}; }}"
+    repository.hook("pre-commit", own)
     answer = work.commit("Mine", ["a"])
     if what in ("-b other", "--detach"):
         where = "other" if what == "-b other" else "no branch"

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import time
 import uuid
@@ -265,6 +266,20 @@ def test_a_program_that_does_not_end(phone: Phone, sit_down: Sit) -> None:
     assert "has not within 2 seconds" in error["message"] and time.monotonic() - began < 30
     assert desk.process.poll() is None
     until(phone, desk.session_id, kind="observed", session_status="active")
+
+
+def test_a_program_that_was_stopped_by_a_key(phone: Phone, desk: Desk) -> None:
+    """Ctrl-Z: it is told nothing that would end it at `fg`, when the phone has gone elsewhere."""
+    until(phone, desk.session_id, turn="idle")
+    desk.process.send_signal(signal.SIGSTOP)
+    wait_until(lambda: psutil.Process(desk.process.pid).status() == psutil.STATUS_STOPPED)
+    error = refused(take(phone, desk.session_id, "end_terminal"), "SESS_AT_THE_DESK")
+    assert "Type fg in its terminal" in error["message"]
+    desk.process.send_signal(signal.SIGCONT)
+    desk.hook("Notification", message="on again")
+    assert desk.process.poll() is None
+    assert take(phone, desk.session_id, "end_terminal")["type"] == "session_ready"
+    assert desk.process.wait(60) == 143
 
 
 def test_another_one_that_begins_while_the_first_is_ended(

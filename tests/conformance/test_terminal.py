@@ -49,6 +49,18 @@ def test_the_directory_follows_the_agent_and_no_subagent(
 
 # prompts
 
+
+def test_a_name_that_was_given_at_the_machine(phone: Phone, agent: Terminal, sid: str) -> None:
+    """By `/rename`, or at the start; a subagent's is none of the session's."""
+    until(phone, sid, title="Deploy it")
+    agent.hook("UserPromptSubmit", prompt="And the bell", session_title="Harbour lights")
+    until(phone, sid, title="Harbour lights")
+    agent.tool("PreToolUse", "ls", "t", session_title="Another", agent_id="a1")
+    agent.hook("UserPromptSubmit", prompt="Put them out")
+    agent.hook("Stop")
+    until(phone, sid, title="Harbour lights", turn="idle")
+
+
 MADE = (
     "<task-notification>\n<summary>done</summary>\n</task-notification>",
     '<agent-message from="reviewer">\nLook at it.\n</agent-message>',

@@ -633,7 +633,7 @@ declare namespace Wire {
       repository: string;
       head: string | null;
       upstream: GitUpstream | null;
-      state: "merge" | "rebase" | "cherry-pick" | "revert" | "bisect" | null;
+      state: "merge" | "rebase" | "am" | "cherry-pick" | "revert" | "bisect" | null;
       is_clean: boolean;
       changes: GitChange[];
       commit?: GitCommitSummary;

@@ -11,6 +11,7 @@ const STATUS = { modified: "M", added: "A", deleted: "D", untracked: "N", rename
 const STATES = {
   merge: "A merge is not finished",
   rebase: "A rebase is not finished",
+  am: "Patches are being applied (git am)",
   "cherry-pick": "A cherry-pick is not finished",
   revert: "A revert is not finished",
   bisect: "A bisect is going on",
