@@ -324,8 +324,8 @@ function begin() {
     if (news.news === "gone") return location.assign(BASE);
     if (news.news === "trouble") toast(news.text ?? "", "warn");
     if (news.news === "rows" && !news.session)
-      for (const { payload } of /** @type {Free[]} */ (news.rows))
-        toast(named(`${payload.title}: ${payload.body}`));
+      for (const { type, payload } of /** @type {Free[]} */ (news.rows))
+        if (type === "notification") toast(named(`${payload.title}: ${payload.body}`));
     if (["ready", "waiting"].includes(news.connection?.phase ?? "")) lookAtServer();
     if (news.home) sayNews(told);
     told = model.home;

@@ -129,9 +129,9 @@ def _turn(common_dir: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _copied_index(place: Repository, room: str, request_id: str) -> Iterator[str]:
-    """Yield where a copy of the index is to be, as git names it to hooks; it is removed.
+    """Yield where a copy of the index is to be, as git names it to hooks.
 
-    A linked work tree's own index has an absolute path at the machine, too.
+    It is removed at the end. A linked work tree's own index has an absolute path at the desk, too.
     """
     if place.git_dir != f"{place.top}/.git":
         yield f"{room}/index"

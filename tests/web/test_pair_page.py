@@ -98,6 +98,10 @@ def test_a_code_pairs_this_browser_and_leaves_no_trace(make_page: MakePage, brid
     assert pairing.token not in str(history) + page.driver.page_source
     # What a camera may have seen besides is void: the client has changed it for another (D62).
     assert bridge.get("/api/v1/sessions", pairing.token).status == 401
+    for _ in range(2):  # opened once more, as by an old tab, it costs nothing
+        page.scan(pairing).tap("button", "Use in this browser")
+        page.wait_ready()
+        assert page.js("location.pathname") == "/app/"
 
 
 def test_a_link_is_pasted(make_page: MakePage, bridge: Bridge) -> None:

@@ -71,7 +71,9 @@ export class Model {
    */
   async pair({ token, url, pin }) {
     const deviceId = this.identity?.deviceId ?? crypto.randomUUID();
-    this.identity = { url, pin, deviceId, tokens: [token], paired: new Date().toISOString() };
+    // a code that was used before must not cost the pairing that there is
+    const tokens = [...(this.identity?.tokens.slice(-1) ?? []), token];
+    this.identity = { url, pin, deviceId, tokens, paired: new Date().toISOString() };
     await this.db.set("identity", this.identity).catch((/** @type {any} */ error) => {
       if (error.name !== "QuotaExceededError") throw error;
       this.db = inMemory("it has no room for this page"); // everything else works

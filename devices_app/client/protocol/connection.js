@@ -193,7 +193,7 @@ function acked(state, got) {
   const deliver = { do: "deliver", message: got };
   // Somebody may have copied the code's token: the fresh one is stored beside it and used at once.
   if (fresh) {
-    const tokens = [state.tokens[0], fresh];
+    const tokens = [...state.tokens.slice(-1), fresh];
     return [{ ...held, phase: "keeping", fresh }, [deliver, { do: "keep", tokens }]];
   }
   const tokens = state.tokens.slice(-1);
@@ -208,7 +208,7 @@ function kept(state, safe) {
   if (state.phase !== "keeping") return [state, []];
   // If it were used and then lost, this device would be locked out: unless stored, it is not used.
   if (!safe) return check(state);
-  const [next, effects] = open({ ...state, tokens: [state.tokens[0], state.fresh] });
+  const [next, effects] = open({ ...state, tokens: [...state.tokens.slice(-1), state.fresh] });
   return [next, [{ do: "close" }, ...effects]];
 }
 
@@ -244,7 +244,7 @@ function ready(state, got) {
 /** @param {State} state @param {Fault} fault @returns {Stepped} */
 function refused(state, fault) {
   if (fault.code === "AUTH_FAILED" && state.tokens.length > 1) {
-    // The fresh token became void; the one before it works.
+    // The fresh token became void, or a code was used before; the token before it works.
     const tokens = state.tokens.slice(0, -1);
     const [next, effects] = open({ ...state, tokens });
     return [next, [{ do: "close" }, { do: "keep", tokens }, ...effects]];

@@ -152,7 +152,7 @@ function decider(approval, model, { open, done }) {
       const rules = ruleButtons(approval, keep, plans ? "Go on, and for this session" : undefined);
       const refused = (/** @type {string} */ why) =>
         decide("rejected", null, why ? { reason: why } : {});
-      const why = whyForm(refused, plans ? "Say what to change" : undefined);
+      const why = plans ? whyForm(refused, "Say what to change", "Send") : whyForm(refused);
       const tellsWhy = told() && !approval.options?.length; // there the agent's own words fit
       return [open(rejects, approves, rules), tellsWhy && why];
     },

@@ -39,11 +39,11 @@ export function ruleButtons(
  *
  * @param {(reason: string) => unknown} reject
  */
-export function whyForm(reject, words = "Reject and say why") {
+export function whyForm(reject, words = "Reject and say why", done = "Reject with this reason") {
   const about = { type: "text", maxlength: REASON_CHARS, "aria-label": "Why" };
   const line = h("input", { ...about, placeholder: "Why" });
   const say = () => reject(line.value.trim());
-  const node = form("why", say, line, h("button.reject", { type: "submit" }, words.split(" ")[0]));
+  const node = form("why", say, line, h("button.reject", { type: "submit" }, done));
   node.hidden = true;
   const show = () => {
     node.hidden = false;

@@ -3,6 +3,7 @@
 import difflib
 import hashlib
 import os
+import shlex
 import sys
 from argparse import BooleanOptionalAction
 from collections.abc import Iterator
@@ -80,6 +81,7 @@ class Command(BaseCommand):
         else:
             chosen = [AGENTS[name] for name in names] or list(found()) or [AGENTS[CLAUDE]]
         how = {name: options[name] for name in ("remove", "yes", "answer")}
+        self._again = _words(given, options)
         for agent in chosen:
             shown = (given or agent.settings()).expanduser()
             try:
@@ -167,8 +169,7 @@ class Command(BaseCommand):
         if yes:
             return True
         if not sys.stdin.isatty():
-            words = "--remove --yes" if removing else "--yes"
-            again = f"run this again with --yes ({make_command(conf, 'hooks', words)})"
+            again = f"run this again with --yes ({make_command(conf, 'hooks', self._again)})"
             raise CommandError(f"There is no terminal to ask at: {again}. Nothing was changed.")
         return self._agrees("\nWrite this?")
 
@@ -204,3 +205,11 @@ def _read(file: Path) -> str | None:
         return None
     except UnicodeDecodeError:
         raise SettingsError("it is not text in UTF-8") from None
+
+
+def _words(given: Path | None, options: dict[str, Any]) -> str:
+    """Return the words of the command that asks nothing, and is the same otherwise."""
+    answers = {True: ["--answer"], False: ["--no-answer"], None: []}[options["answer"]]
+    where = ["--settings", shlex.quote(str(given))] if given else []
+    removes = ["--remove"] if options["remove"] else []
+    return " ".join([*options["agents"], *where, *removes, *answers, "--yes"])
