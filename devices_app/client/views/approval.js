@@ -78,7 +78,8 @@ export function openApproval(key, { model, go }, closed) {
   const parts = decider(approval, model, { open, done });
   const edit = () => editParameters(approval, sheet, parts);
   const name = form ? "A question" : isPlan(approval) ? "The plan" : oneLine(approval.tool);
-  const sheet = openSheet(name, content, [parts.status, parts.actions], () => closed());
+  const foot = [parts.status, parts.actions];
+  const sheet = openSheet(name, content, foot, () => closed(), { hasAddress: true });
   // Words at lines of an edit are the reason of a rejection.
   let paintWords = plain;
   const can = () => now().open && reaches(now()) && !now().options?.length && !itemOf(now(), model);
