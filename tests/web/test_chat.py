@@ -124,6 +124,32 @@ def test_back_closes_a_sheet(page: Page, bridge: Bridge) -> None:
     page.find(".screen h1", "New session")
 
 
+# whether the last sign of a node's text stands on the left of the first
+TURNED = (
+    "((text) => { const left = (at) => { const range = document.createRange();"
+    " range.setStart(text, at); range.setEnd(text, at + 1);"
+    " return range.getBoundingClientRect().left }; return left(text.length - 1) < left(0) })"
+    "(document.querySelector(arguments[0]).firstChild)"
+)
+
+
+def test_words_from_right_to_left(page: Page, bridge: Bridge) -> None:
+    """A sign at their end is on their left, also where they are typed and where an agent asks."""
+    start_demo(page, bridge, "Hello")
+    page.type(".composer textarea", "שלום")
+    style = "getComputedStyle(document.querySelector('.composer textarea')).unicodeBidi"
+    assert page.js(style) == "plaintext"
+    question = {"question": "באיזה צבע?", "options": [{"label": "כחול"}, {"label": "Red"}]}
+    phone = bridge.phone().ready()
+    session_id = agents.begin(bridge, phone)
+    agents.tool(phone, session_id, "AskUserQuestion", questions=[question])
+    page.open("approvals")
+    page.tap(".card")
+    page.find("dialog legend")
+    assert page.js(TURNED, "dialog legend")
+    assert not page.js(TURNED, "dialog h1")
+
+
 def test_a_session_at_the_machine_is_watched(page: Page, bridge: Bridge, tmp_path: Path) -> None:
     agent = Agent(bridge, tmp_path / "settings.json")
     session_id = new_session()
