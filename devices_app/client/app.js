@@ -5,6 +5,7 @@ import { Unanswered } from "./net/requests.js";
 import { keepClient, lookAtServer, served, useNewer, watchServer } from "./net/served.js";
 import { keepStorage } from "./net/storage.js";
 import { announce, button, fill, h, icon, onFrame, setText, toast } from "./parts/dom.js";
+import { leaveSheets, stepBack } from "./parts/sheet.js";
 import { oneLine, titleOf } from "./parts/text.js";
 import { named } from "./protocol/messages.js";
 import { openApprovals } from "./store/approvals.js";
@@ -54,6 +55,7 @@ let arrived = Promise.resolve(null); // where the browser goes back to, which ta
 /** @param {string} path */
 async function goTo(path) {
   await arrived;
+  await leaveSheets();
   history.pushState({ from: location.pathname }, "", path);
   show();
 }
@@ -195,8 +197,7 @@ async function showSheet(key) {
     sheet = null;
     // Closed by its own button: the address follows, by going back where that leads inside.
     if (history.state?.from) {
-      arrived = new Promise((done) => addEventListener("popstate", done, { once: true }));
-      history.back();
+      arrived = stepBack();
     } else {
       history.replaceState(null, "", go.to("approvals"));
       show();

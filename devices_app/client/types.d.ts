@@ -14,7 +14,7 @@ type Child = Node | string | number | boolean | null | undefined | Child[];
 type Decision = Wire.Requests["approval_response"]["decision"];
 type Risk = Wire.Payloads["approval_required"]["risk_level"];
 
-interface Session extends Omit<Wire.SessionInfo, "kind" | "continue"> {
+interface Session extends Omit<Wire.SessionInfo, "kind" | "continue" | "asks"> {
   kind: Wire.SessionInfo["kind"] | "";
   working_directory: string;
   unseen: boolean;

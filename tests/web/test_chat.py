@@ -90,6 +90,66 @@ def test_a_start_takes_nobody_away(page: Page, bridge: Bridge) -> None:
     page.wait_equal("location.pathname", "/app/")
 
 
+EDITOR = "[aria-label='Rename, pin, mute or archive']"
+OPEN = "document.querySelectorAll('dialog[open]').length"
+# what the worker tells the page when a push is tapped
+PUSHED = (
+    "void navigator.serviceWorker.dispatchEvent("
+    "new MessageEvent('message', {data: {open: arguments[0]}}))"
+)
+
+
+def test_back_closes_a_sheet(page: Page, bridge: Bridge) -> None:
+    """And leads nowhere else; what is opened by a push is not hidden by one."""
+    start_demo(page, bridge, "Hello")
+    chat = page.screen
+    page.tap(EDITOR)
+    page.find("dialog button", "Close")
+    page.driver.back()
+    page.wait_equal(OPEN, 0)
+    assert page.screen == chat
+    page.tap(EDITOR)
+    page.tap("dialog button", "Close")
+    page.wait_equal(OPEN, 0)
+    page.wait("!history.state.sheets", what="its step is left")
+
+    page.tap(EDITOR)
+    page.find("dialog button", "Close")
+    page.js(PUSHED, "/app/approvals")
+    page.find(".screen h1", "Approvals")
+    page.wait_equal(OPEN, 0)
+    page.driver.back()
+    page.find("h1#session-title")
+    page.driver.back()
+    page.find(".screen h1", "New session")
+
+
+# whether the last sign of a node's text stands on the left of the first
+TURNED = (
+    "((text) => { const left = (at) => { const range = document.createRange();"
+    " range.setStart(text, at); range.setEnd(text, at + 1);"
+    " return range.getBoundingClientRect().left }; return left(text.length - 1) < left(0) })"
+    "(document.querySelector(arguments[0]).firstChild)"
+)
+
+
+def test_words_from_right_to_left(page: Page, bridge: Bridge) -> None:
+    """A sign at their end is on their left, also where they are typed and where an agent asks."""
+    start_demo(page, bridge, "Hello")
+    page.type(".composer textarea", "שלום")
+    style = "getComputedStyle(document.querySelector('.composer textarea')).unicodeBidi"
+    assert page.js(style) == "plaintext"
+    question = {"question": "באיזה צבע?", "options": [{"label": "כחול"}, {"label": "Red"}]}
+    phone = bridge.phone().ready()
+    session_id = agents.begin(bridge, phone)
+    agents.tool(phone, session_id, "AskUserQuestion", questions=[question])
+    page.open("approvals")
+    page.tap(".card")
+    page.find("dialog legend")
+    assert page.js(TURNED, "dialog legend")
+    assert not page.js(TURNED, "dialog h1")
+
+
 def test_a_session_at_the_machine_is_watched(page: Page, bridge: Bridge, tmp_path: Path) -> None:
     agent = Agent(bridge, tmp_path / "settings.json")
     session_id = new_session()

@@ -1,5 +1,6 @@
 // Subscribe this browser to pushes, and keep the bridge's record of it right.
 
+import { clock } from "../parts/text.js";
 import { isIOS } from "./requests.js";
 import { ownRegistration, served } from "./served.js";
 
@@ -76,9 +77,9 @@ export async function renewPush(model) {
   if (!detail || whyNot(model.connection)) return "";
   const { last } = await tell(model, detail);
   if (!last) return "";
-  const at = time(last.at);
+  const at = clock(last.at);
   if (last.problem) return `The last push failed at ${at}: ${last.problem}`;
-  const shown = last.shown_at ? `, shown ${time(last.shown_at)}` : "";
+  const shown = last.shown_at ? `, shown ${clock(last.shown_at)}` : "";
   return `The last push was accepted by ${last.service} ${at}${shown}.`;
 }
 
@@ -125,9 +126,6 @@ async function tell(model, detail, again = true) {
     return tell(model, detail, false);
   });
 }
-
-/** @param {string} at */
-const time = (at) => new Date(at).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
 
 /** @param {ArrayBuffer | null} key */
 const textOf = (key) =>

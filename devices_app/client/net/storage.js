@@ -1,7 +1,7 @@
 // Ask the browser to keep what is stored here, and know again whose it was when it did not: a
 // cookie, which browsers do not delete with the rest, has the device's name and nothing secret.
 
-const NOTE = "bridge-device";
+const NOTE = `bridge-device-${location.port}`; // cookies know no ports: a host may have two bridges
 const NOTE_SECONDS = 400 * 24 * 3600; // the longest that browsers keep one
 
 /** @returns {Lost | null} */

@@ -5,6 +5,53 @@ import { button, guard, h } from "./dom.js";
 export const HOLD_MS = 1200;
 const ARMED_MS = 10_000; // for the second of two steps
 
+// Open sheets that are steps of the browser's history, and closed ones whose step is not left yet.
+/** @type {Set<{ dialog: Element_; left: Promise<unknown> }>} */
+const steps = new Set();
+
+/** Go one step back in the browser's history; done when it has arrived there. */
+export const stepBack = () =>
+  new Promise((done) => {
+    addEventListener("popstate", done, { once: true });
+    history.back();
+  });
+
+/** Close the sheets over a screen that is left; done when the browser has left their steps. */
+export async function leaveSheets() {
+  for (const { dialog, left } of [...steps].reverse()) {
+    dialog.close();
+    await left;
+  }
+}
+
+// Back closes the sheet, and leads nowhere else.
+/** @param {Element_} dialog */
+function makeStep(dialog) {
+  let depth = 0; // once the step is made
+  let isLeft = false;
+  const look = () => {
+    isLeft = (history.state?.sheets ?? 0) < depth;
+    if (isLeft) dialog.close();
+  };
+  const closing = [...steps].filter((one) => !one.dialog.open).map(({ left }) => left);
+  Promise.all(closing).then(() => {
+    if (!dialog.open) return;
+    depth = (history.state?.sheets ?? 0) + 1;
+    history.pushState({ ...history.state, sheets: depth }, "");
+    addEventListener("popstate", look);
+  });
+  const left = new Promise((done) =>
+    dialog.addEventListener("close", async () => {
+      removeEventListener("popstate", look);
+      if (depth && !isLeft) await stepBack();
+      steps.delete(step);
+      done(null);
+    }),
+  );
+  const step = { dialog, left };
+  steps.add(step);
+}
+
 /**
  * Open a full-height sheet, with `actions` at its foot; the focus returns to where it was.
  *
@@ -12,8 +59,9 @@ const ARMED_MS = 10_000; // for the second of two steps
  * @param {Child} content
  * @param {Child} actions
  * @param {() => void} closed
+ * @param {{ hasAddress?: boolean }} _ whether an address of its own opens and closes it
  */
-export function openSheet(title, content, actions, closed) {
+export function openSheet(title, content, actions, closed, { hasAddress = false } = {}) {
   const heading = h("h1", { id: "sheet-title", tabindex: "-1" }, title);
   const body = h(
     "div.sheet-body",
@@ -36,6 +84,7 @@ export function openSheet(title, content, actions, closed) {
   });
   document.body.append(dialog);
   dialog.showModal();
+  if (!hasAddress) makeStep(dialog);
   liftNews();
   heading.focus();
   return { dialog, heading, body, foot };

@@ -108,17 +108,31 @@ export function duration(ms) {
   return ms < 60_000 ? `${(ms / 1000).toFixed(1)} s` : `${Math.round(ms / 60_000)} min`;
 }
 
-let clocks = null; // to make one takes as long as a hundred uses of it
+const DAY_MS = 86_400_000;
+/** @type {Map<string, Intl.DateTimeFormat>} */
+const clocks = new Map(); // to make one takes as long as a hundred uses of it
 
 /**
- * The time of day, in hours and minutes.
+ * Write a time in hours and minutes, and of another day than today its day: "14:02", "Mon 14:02",
+ * "3 Nov, 14:02".
  *
  * @param {string} at
  */
-export function clock(at) {
-  const time = Date.parse(at);
-  clocks ??= new Intl.DateTimeFormat([], { hour: "numeric", minute: "2-digit" });
-  return Number.isNaN(time) ? "" : clocks.format(time);
+export function clock(at, now = Date.now()) {
+  const [then, today] = [new Date(at), new Date(now)];
+  if (Number.isNaN(then.getTime())) return "";
+  /** @type {Intl.DateTimeFormatOptions} */
+  let day = {};
+  if (then.getFullYear() !== today.getFullYear())
+    day = { day: "numeric", month: "short", year: "numeric" };
+  else if (then.toDateString() !== today.toDateString()) day = { day: "numeric", month: "short" };
+  // the name of a weekday is of one day only as far as that
+  if (day.day && Math.abs(then.getTime() - now) < 6 * DAY_MS) day = { weekday: "short" };
+  const kind = Object.keys(day).join();
+  const format =
+    clocks.get(kind) ?? new Intl.DateTimeFormat([], { ...day, hour: "numeric", minute: "2-digit" });
+  clocks.set(kind, format);
+  return format.format(then);
 }
 
 /**

@@ -3,27 +3,13 @@
 import { contextShare, FULL } from "../store/home.js";
 import { clock, dotted, oneLine } from "./text.js";
 
-const DAY_MS = 86_400_000;
 const RANKS = { ok: 0, near: 1, reached: 2 };
 
 /** @param {number} share */
 const percent = (share) => `${Math.round(100 * share)}\u00a0%`;
 
-/**
- * Write a time that is to come: of today the hour, else the day too.
- *
- * @param {string} at
- */
-export function timeToCome(at, now = Date.now()) {
-  const far = Date.parse(at) - now;
-  if (far < DAY_MS) return clock(at);
-  const day = far < 6 * DAY_MS ? { weekday: "short" } : { day: "numeric", month: "short" };
-  const date = new Date(at).toLocaleDateString([], /** @type {Intl.DateTimeFormatOptions} */ (day));
-  return `${date} ${clock(at)}`;
-}
-
 /** @param {Wire.UsageLimit} _ @param {number} now */
-const until = ({ resets_at: at }, now) => (at ? timeToCome(at, now) : "");
+const until = ({ resets_at: at }, now) => (at ? clock(at, now) : "");
 
 // Those that have not ended, the one that is felt first at the front.
 /** @param {Wire.Usage | null | undefined} usage @param {number} now */

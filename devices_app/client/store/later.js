@@ -25,17 +25,3 @@ export function limitEnd(usage, now = Date.now()) {
  */
 export const fieldTime = (at) =>
   new Date(at - new Date(at).getTimezoneOffset() * 60_000).toISOString().slice(0, 16);
-
-/**
- * Name a moment of the coming days: "14:02", or "Mon 14:02" on another day.
- *
- * @param {string} at
- */
-export function moment(at, now = Date.now()) {
-  const day = new Date(at).toDateString() !== new Date(now).toDateString();
-  return new Date(at).toLocaleString([], {
-    ...(day ? { weekday: "short" } : {}),
-    hour: "numeric",
-    minute: "2-digit",
-  });
-}

@@ -9,6 +9,7 @@ import { ago, oneLine, subagentOf, titleOf, visible } from "../parts/text.js";
 import { jsonOf, membersOf, typedOf, withValues } from "../protocol/exact.js";
 import { reaches } from "../store/approvals.js";
 import { itemOf, outcome, placeOf, RISK, standing } from "./approvals.js";
+import { keepDraft } from "./drafts.js";
 import { questionForm, questionsOf } from "./questions.js";
 import { ruleButtons, whyForm } from "./rules.js";
 
@@ -29,8 +30,13 @@ export function openApproval(key, { model, go }, closed) {
   const session = model.home.sessions[approval.session_id];
   const asked = questionsOf(approval);
   const form = asked.length
-    ? questionForm(asked, { readOnly: !reaches(approval), changed: () => answered() })
+    ? questionForm(asked, { readOnly: !reaches(approval), changed: () => typed() })
     : null;
+  const draft = `answer:${key}`;
+  const typed = () => {
+    keepDraft(model, draft, JSON.stringify(form?.typed()));
+    answered();
+  };
   const now = () => model.home.approvals[key] ?? approval;
   const link = go.link("session", approval.session_id);
   const when = h("span");
@@ -71,6 +77,7 @@ export function openApproval(key, { model, go }, closed) {
     return [reject, modify, h("span.gap"), approve, rules];
   };
   const done = () => {
+    if (form) keepDraft(model, draft, "");
     const fields = sheet.body.querySelectorAll("textarea, input");
     for (const one of /** @type {Iterable<Element_>} */ (fields)) one.disabled = true;
     return [button("button.primary", () => sheet.dialog.close(), "Done")];
@@ -78,9 +85,15 @@ export function openApproval(key, { model, go }, closed) {
   const parts = decider(approval, model, { open, done });
   const edit = () => editParameters(approval, sheet, parts);
   const name = form ? "A question" : isPlan(approval) ? "The plan" : oneLine(approval.tool);
-  const sheet = openSheet(name, content, [parts.status, parts.actions], () => closed());
+  const foot = [parts.status, parts.actions];
+  const sheet = openSheet(name, content, foot, () => closed(), { hasAddress: true });
   // Words at lines of an edit are the reason of a rejection.
   let paintWords = plain;
+  if (form)
+    model.draft(draft).then((before) => {
+      if (before && now().open) form.put(JSON.parse(before));
+      answered();
+    });
   const can = () => now().open && reaches(now()) && !now().options?.length && !itemOf(now(), model);
   const reject = (/** @type {string} */ reason) => parts.decide("rejected", null, { reason });
   if (hasEdits(params))
@@ -152,7 +165,9 @@ function decider(approval, model, { open, done }) {
       const rules = ruleButtons(approval, keep, plans ? "Go on, and for this session" : undefined);
       const refused = (/** @type {string} */ why) =>
         decide("rejected", null, why ? { reason: why } : {});
-      const why = plans ? whyForm(refused, "Say what to change", "Send") : whyForm(refused);
+      /** @type {[string?, string?]} */
+      const words = plans ? ["Say what to change", "Send"] : [];
+      const why = whyForm(refused, model, key, ...words);
       const tellsWhy = told() && !approval.options?.length; // there the agent's own words fit
       return [open(rejects, approves, rules), tellsWhy && why];
     },

@@ -3,6 +3,7 @@
 import { diffLines, plain, SAY, wrapButton } from "../parts/diff.js";
 import { button, fill, form, h, keyed, pager, setText, showFailure } from "../parts/dom.js";
 import { counted, dotted, oneLine, visible, visibleName } from "../parts/text.js";
+import { keepDraft, keepTyped } from "./drafts.js";
 import { openPush } from "./push.js";
 import { askTrust } from "./trust.js";
 
@@ -46,6 +47,7 @@ export function changesView(id, { model }) {
   const bar = h("div.branch-bar", {}, head, push, all, refresh);
   const scroller = h("div.scroller", {}, bar, top, outcome, state, files);
   const node = h("section.tab", {}, scroller, bottom);
+  if (!drafts.has(id)) keepTyped(message, model, `commit:${id}`).then(() => check());
   drafts.set(id, { message, chosen });
   /** @type {Wire.GitChange[]} */
   let changes = [];
@@ -169,6 +171,7 @@ export function changesView(id, { model }) {
         ...(trust && { trust }),
       });
       message.value = "";
+      keepDraft(model, `commit:${id}`, "");
       chosen.clear();
       fill(files); // their boxes are empty again
       files.nodesByKey?.clear();

@@ -19,7 +19,6 @@ import {
   visibleCode,
 } from "../parts/text.js";
 import { approvalKey, reaches } from "../store/approvals.js";
-import { moment } from "../store/later.js";
 import { decisionCard } from "./approval.js";
 import { jobOf, nowOf, showCalls } from "./subagent.js";
 
@@ -77,7 +76,7 @@ function updatePrompt(node, item) {
   const device = !own && `from ${oneLine(item.device)}`;
   const from = item.device ? device : (SOURCES[item.source] ?? "at the machine");
   const isLater = item.state === "queued" && item.until;
-  const stands = isLater ? `Waits until ${moment(item.until)}` : STANDS[item.state];
+  const stands = isLater ? `Waits until ${clock(item.until)}` : STANDS[item.state];
   const about = h("p.meta", {}, dotted(stands, from, clock(item.at)));
   const isRefused = item.state === "refused";
   const bubble = `div.bubble.mine${isRefused ? ".failed" : ""}`;

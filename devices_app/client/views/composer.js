@@ -5,6 +5,7 @@ import { twoSteps } from "../parts/sheet.js";
 import { bytes, counted, oneLine } from "../parts/text.js";
 import { filesLeft } from "../store/outbox.js";
 import { clipFor, wordsOf } from "./clip.js";
+import { keepDraft, keepTyped } from "./drafts.js";
 
 /** @type {Record<string, string>} */
 const STANDS = {
@@ -15,7 +16,6 @@ const STANDS = {
   closed: "Closed, but the agent remembers it.",
 };
 const UNSAFE = "Waits for the connection, on this page only";
-const NOT_KEPT = "The draft could not be kept: this device's storage is full or refused.";
 
 /**
  * Make the foot of a conversation: waiting messages, the field, stop and resume.
@@ -51,8 +51,7 @@ export function composer(id, app, sent) {
   const waiting = h("ul.outgoing");
   const node = h("div.foot", {}, waiting, why, how, command, take, rest, back, clip.place, line);
 
-  model.draft(id).then((text) => {
-    area.value ||= text ?? "";
+  keepTyped(area, model, id).then(() => {
     paint();
     clip.takeShared(app).then((shared) => shared && edit(shared));
   });
@@ -96,8 +95,7 @@ export function composer(id, app, sent) {
     }
   };
 
-  // With each key: a page may go away at any moment.
-  const keep = () => model.keepDraft(id, area.value).catch(() => toast(NOT_KEPT, "warn"));
+  const keep = () => keepDraft(model, id, area.value);
 
   /** @param {keyof Wire.Requests} type @param {Free} payload @param {string} said */
   const order = (type, payload, said) =>
@@ -130,7 +128,6 @@ export function composer(id, app, sent) {
 
   area.addEventListener("input", () => {
     grow();
-    keep();
     complete();
   });
   area.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {

@@ -158,18 +158,14 @@ export function homeView({ model, go }) {
 const foldButton = (act) =>
   button("button.fold", act, icon("more"), h("span.title"), h("span.meta"));
 
-// "3 done, 1 failed since 11:20"; of another day with its name.
+// "3 done, 1 failed since 11:20".
 /** @param {Session[]} sessions */
 function doneWords(sessions) {
   if (!sessions.length) return "";
   const failed = sessions.filter((one) => one.failed).length;
   const done = sessions.length - failed;
   const counts = [done && `${done} done`, failed && `${failed} failed`].filter(Boolean).join(", ");
-  const at = sessions.map((one) => one.last_activity_at).sort()[0];
-  const then = new Date(at);
-  const isToday = then.toDateString() === new Date().toDateString();
-  const day = isToday ? "" : `${then.toLocaleDateString([], { weekday: "short" })} `;
-  return `${counts} since ${day}${clock(at)}`;
+  return `${counts} since ${clock(sessions.map((one) => one.last_activity_at).sort()[0])}`;
 }
 
 // While its owner is away a terminal waits for an answer from here also where it shows no dialog.

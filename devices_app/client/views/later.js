@@ -2,7 +2,8 @@
 
 import { button, field, h, setText } from "../parts/dom.js";
 import { openSheet } from "../parts/sheet.js";
-import { DAYS, fieldTime, limitEnd, moment } from "../store/later.js";
+import { clock } from "../parts/text.js";
+import { DAYS, fieldTime, limitEnd } from "../store/later.js";
 
 const HOUR = 3_600_000;
 const INTO = "Into what it does at the moment, not after it.";
@@ -55,7 +56,7 @@ export function askWhen(id, model, send) {
       button(
         "button.wide",
         () => choose({ not_before: "limit_reset" }),
-        `When the limit ends, at ${moment(end)}`,
+        `When the limit ends, at ${clock(end)}`,
       ),
   ];
   const sheet = openSheet("When to send", content, [go], () => {});

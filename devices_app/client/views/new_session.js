@@ -14,7 +14,10 @@ import {
 } from "../parts/dom.js";
 import { oneLine, shortPath, visible } from "../parts/text.js";
 import { clipFor, wordsOf } from "./clip.js";
+import { keepDraft, keepTyped } from "./drafts.js";
 import { askTrust } from "./trust.js";
+
+const DRAFT = "new"; // its first message
 
 /**
  * Make the screen that starts a session.
@@ -158,6 +161,7 @@ export function newSessionView(app) {
       const id = crypto.randomUUID();
       const [where, text] = [directory, prompt].map(({ value }) => value.trim());
       const { files } = clip;
+      const draft = prompt.value;
       const words = wordsOf(text, files);
       const branch = worktree.value.trim();
       const more = { ...(branch && { worktree: branch }), ...(trust && { trust }) };
@@ -166,6 +170,7 @@ export function newSessionView(app) {
       if (chosen.length) await model.keepDraft(id, text);
       const first = chosen.length ? "" : words;
       await model.call("startSession", id, select.value, where, first, more, first ? files : []);
+      if ((await model.draft(DRAFT)) === draft) keepDraft(model, DRAFT, "");
       for (const [option_id, value] of chosen) {
         const payload = { session_id: id, option_id, value };
         const failed = await model.call("ask", "session_set", payload).catch((error) => error);
@@ -259,6 +264,11 @@ export function newSessionView(app) {
     else if (said.textContent.startsWith("A session can")) setText(said, "");
   };
   paint();
-  clip.takeShared(app).then((shared) => (prompt.value ||= shared));
+  keepTyped(prompt, model, DRAFT).then(async () => {
+    const shared = await clip.takeShared(app);
+    if (!shared) return;
+    prompt.value = [shared, prompt.value].filter(Boolean).join("\n");
+    keepDraft(model, DRAFT, prompt.value);
+  });
   return { node, paint };
 }

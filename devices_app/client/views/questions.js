@@ -50,7 +50,7 @@ export function questionForm(questions, { readOnly, changed }) {
     });
     const chosen = () => choices.filter(({ box }) => box.checked).map(({ label }) => label);
     const answer = () => [...chosen(), other.value.trim()].filter(Boolean).join(", ");
-    return { question, node, answer, optional };
+    return { question, node, answer, optional, boxes: choices.map(({ box }) => box), other };
   });
   const node = h("div.questions", { on: { input: changed } }, ...parts.map((part) => part.node));
   const answers = () => {
@@ -59,5 +59,16 @@ export function questionForm(questions, { readOnly, changed }) {
     const isWhole = parts.every(({ optional }, at) => optional || all[at][1]);
     return isWhole && given.length ? Object.fromEntries(given) : null;
   };
-  return { node, answers };
+  /** What is chosen and typed, which `put` puts in again.
+   *  @returns {[boolean[], string][]} */
+  const typed = () =>
+    parts.map(({ boxes, other }) => [boxes.map((one) => one.checked), other.value]);
+  /** @param {[boolean[], string][]} before */
+  const put = (before) =>
+    parts.forEach(({ boxes, other }, number) => {
+      const [checked, words] = before[number] ?? [[], ""];
+      boxes.forEach((box, at) => (box.checked = checked[at] === true));
+      other.value = words;
+    });
+  return { node, answers, typed, put };
 }

@@ -3,6 +3,7 @@
 import { button, form, h, keyed, toast } from "../parts/dom.js";
 import { openSheet, twoSteps } from "../parts/sheet.js";
 import { ago, counted, oneLine, visible } from "../parts/text.js";
+import { keepDraft, keepTyped } from "./drafts.js";
 
 const REASON_CHARS = 2000;
 
@@ -35,22 +36,38 @@ export function ruleButtons(
 }
 
 /**
- * Make a line in which to say why a call is rejected, shown by a button.
+ * Make a line in which to say why a call is rejected, shown by a button, or as it was left.
  *
  * @param {(reason: string) => unknown} reject
+ * @param {Model} model
+ * @param {string} key of the approval
  */
-export function whyForm(reject, words = "Reject and say why", done = "Reject with this reason") {
+export function whyForm(
+  reject,
+  model,
+  key,
+  words = "Reject and say why",
+  done = "Reject with this reason",
+) {
   const about = { type: "text", maxlength: REASON_CHARS, "aria-label": "Why" };
   const line = h("input", { ...about, placeholder: "Why" });
-  const say = () => reject(line.value.trim());
+  const draft = `why:${key}`;
+  const say = () => {
+    keepDraft(model, draft, "");
+    reject(line.value.trim());
+  };
   const node = form("why", say, line, h("button.reject", { type: "submit" }, done));
   node.hidden = true;
-  const show = () => {
+  const open = () => {
     node.hidden = false;
     opener.hidden = true;
+  };
+  const show = () => {
+    open();
     line.focus();
   };
   const opener = button("button.quiet", show, `${words}…`);
+  keepTyped(line, model, draft).then(() => line.value && open());
   return h("div.reasons", {}, opener, node);
 }
 

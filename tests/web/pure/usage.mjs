@@ -13,7 +13,7 @@ const limit = (used, status = "ok", hours = 2, name = "five_hour") => ({
   ...{ name, status, resets_at: later(hours) },
   ...(used !== null && { used }),
 });
-const end = clock(later(2));
+const end = clock(later(2), NOW);
 
 // usage, its line, whether it presses
 const LINES = {
@@ -57,9 +57,19 @@ for (const [name, [usage, line, presses]] of Object.entries(LINES))
 
 test("a limit that ends on another day says which", () => {
   const words = (hours) => usageWords({ limits: [limit(0.5, "near", hours)] }, NOW);
-  const [tomorrow, far] = [words(30), words(24 * 20)];
-  assert.match(tomorrow, /until \p{L}+\.? \d/u);
+  const [tomorrow, far] = [words(23.9), words(24 * 20)];
+  assert.match(tomorrow, /until \p{L}+\.?,? \d/u);
   assert.match(far, /18/);
+});
+
+test("a time says its day, where that is not today", () => {
+  const [today, yesterday, lastMonth, longAgo] = [0, -24, -24 * 26, -24 * 400].map(later);
+  const hour = clock(today, NOW);
+  assert.match(hour, /^\d+:00/);
+  assert.match(clock(yesterday, NOW), new RegExp(`^\\p{L}+\\.?,? ${hour}$`, "u"));
+  assert.match(clock(lastMonth, NOW), /2/);
+  assert.match(clock(longAgo, NOW), /2025/);
+  assert.equal(clock("never", NOW), "");
 });
 
 test("all numbers stand on the sheet", () => {
