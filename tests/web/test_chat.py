@@ -90,7 +90,7 @@ def test_a_start_takes_nobody_away(page: Page, bridge: Bridge) -> None:
     page.wait_equal("location.pathname", "/app/")
 
 
-EDITOR = "[aria-label='Rename, pin, mute or archive']"
+EDITOR = "[aria-label='Rename, pin, mute, archive or end']"
 OPEN = "document.querySelectorAll('dialog[open]').length"
 # what the worker tells the page when a push is tapped
 PUSHED = (
@@ -227,6 +227,18 @@ def test_a_conversation_from_yesterday(
     page.tap("button", "End session")
     page.tap("button.armed", "Yes, end it")
     page.wait_text("This session has ended.")
+
+
+def test_it_is_ended_from_its_menu(make_page: MakePage, bridge: Bridge) -> None:
+    page = make_page(bridge).pair()
+    start_demo(page, bridge, "hello")
+    page.tap(EDITOR)
+    page.tap("dialog button", "End session")
+    page.tap("dialog button.armed", "Yes, end it")
+    page.wait_text("This session has ended.")
+    page.tap(EDITOR)
+    page.find("dialog button", "Archive")
+    assert page.js("document.querySelector('dialog .wide:last-of-type').hidden") is True
 
 
 MARKDOWN = """**Changes:**

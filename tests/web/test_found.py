@@ -74,7 +74,7 @@ def look_at(page: Page, title: str) -> None:
 
 def edit(page: Page, title: str, choice: str) -> None:
     page.tap(".row-link", title)
-    page.tap("[aria-label='Rename, pin, mute or archive']")
+    page.tap("[aria-label='Rename, pin, mute, archive or end']")
     page.tap("dialog button", choice)
     page.wait("!document.querySelector('dialog')", what="the sheet is closed")
     page.tap(".back")
@@ -88,7 +88,7 @@ def test_names_pins_and_the_archive(make_bridge: MakeBridge, make_page: MakePage
     for title in ("First thing", "Second thing"):
         look_at(page, title)
     page.tap(".row-link", "First thing")
-    page.tap("[aria-label='Rename, pin, mute or archive']")
+    page.tap("[aria-label='Rename, pin, mute, archive or end']")
     page.find("#title")
     page.js("void (document.querySelector('#title').value = '')")
     check(page, axe, "This session")
@@ -397,7 +397,7 @@ def test_two_devices_name_it_at_once(make_bridge: MakeBridge, make_page: MakePag
     page = make_page(bridge).pair()
     page.tap(".row-link", "Before")
     with bridge.phones() as (phone,):
-        page.tap("[aria-label='Rename, pin, mute or archive']")
+        page.tap("[aria-label='Rename, pin, mute, archive or end']")
         page.find("#title")
         page.js("void (document.querySelector('#title').value = 'Mine')")
         phone.send("session_edit", {"session_id": session_id, "title": "Theirs"})

@@ -56,7 +56,7 @@ def test_a_muted_session(bridge: Bridge, make_page: MakePage, axe: str) -> None:
     """Its menu mutes it: the page says nothing of it but what is of high risk."""
     muted, other = finish(bridge, "One"), finish(bridge, "Other")
     page: Page = make_page(bridge).pair()
-    page.open(f"s/{muted}").tap("[aria-label='Rename, pin, mute or archive']")
+    page.open(f"s/{muted}").tap("[aria-label='Rename, pin, mute, archive or end']")
     check(page, axe, "This session")
     page.tap("dialog button", "Mute on this device")
     page.wait("!document.querySelector('dialog')", what="the sheet is closed")

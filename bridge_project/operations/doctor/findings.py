@@ -51,7 +51,8 @@ def as_lines(findings: Sequence[Finding]) -> list[str]:
         lines.append(f"{MARKS[one.level]} {one.check:<11}  {one.text}")
         lines += [f"{'':17}{command}" for command in one.mend]
     levels = [one.level for one in findings]
-    count = f"{levels.count('broken')} broken, {levels.count('warning')} warnings."
+    warned = levels.count("warning")
+    count = f"{levels.count('broken')} broken, {warned} warning{'s' * (warned != 1)}."
     return [*lines, "", "Everything works." if worst(findings) == "ok" else count]
 
 

@@ -1,7 +1,7 @@
-// Name a session, pin it, mute it, put it into the archive or take it out.
+// Name a session, pin it, mute it, put it into the archive or take it out, or end it.
 
 import { announce, button, form, h, setText } from "../parts/dom.js";
-import { openSheet } from "../parts/sheet.js";
+import { openSheet, twoSteps } from "../parts/sheet.js";
 import { oneLine } from "../parts/text.js";
 
 const TITLE_CHARS = 120; // as many as the bridge takes
@@ -55,6 +55,16 @@ export function openEditor(id, { model }, closed) {
       setText(said, error.message);
     }
   });
+  const finish = async () => {
+    setText(said, "");
+    try {
+      await model.call("send", "session_end", { session_id: id, reason: "user_request" });
+      sheet.dialog.close();
+    } catch (/** @type {any} */ error) {
+      setText(said, error.message);
+    }
+  };
+  const end = twoSteps("End session", "Yes, end it", finish, "wide").node;
   const hint =
     "An archived session stands behind “Archived”, but for as long as it waits for you, ";
   const content = [
@@ -64,14 +74,16 @@ export function openEditor(id, { model }, closed) {
     archive,
     mute,
     h("p.hint", {}, `${hint}works, or has something new. It can be found by searching.`),
+    end,
   ];
   const sheet = openSheet("This session", content, [], closed);
   const paint = () => {
-    const { title: now, pinned, archived } = session() ?? {};
+    const { title: now, pinned, archived, kind, session_status: status } = session() ?? {};
     // What another device has named meanwhile, unless a person is writing here.
     if (title.value === shown) title.value = oneLine(now);
     shown = oneLine(now);
     setText(pin, pinned ? "Unpin" : "Pin");
+    end.hidden = kind !== "bridge" || status !== "active"; // one that rests has it below its words
     mute.hidden = !model.connection.acked?.notify;
     setText(mute, muted().includes(id) ? "Unmute" : "Mute on this device");
     setText(archive, archived ? "Take out of the archive" : "Archive");

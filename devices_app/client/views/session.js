@@ -99,7 +99,7 @@ export function sessionView(app, { id, tab, path }) {
     },
     icon("dots"),
   );
-  editor.ariaLabel = "Rename, pin, mute or archive";
+  editor.ariaLabel = "Rename, pin, mute, archive or end";
   let paintEditor = () => {};
   const connection = connectionSign(app);
   const count = h("span");
