@@ -151,7 +151,7 @@ def _copied_index(place: Repository, room: str, request_id: str) -> Iterator[str
 
 
 class _Commit:
-    """Make one commit; ``index``: where its copy of the index is, from the work tree's top."""
+    """Make one commit; ``index``: its copy of the index, from the top."""
 
     def __init__(self, attempt: Attempt, settings: Sequence[Effective], index: str) -> None:
         self.attempt, self.place = attempt, attempt.place

@@ -19,9 +19,9 @@ _UNASKED: Final = {"GIT_TERMINAL_PROMPT": "0", "GIT_EDITOR": "true", "SSH_ASKPAS
 
 @dataclass(frozen=True, slots=True)
 class Plain:
-    """Run git with its user's configuration; ``index``: another than the usual, from the top.
+    """Run git with its user's configuration; ``index``: another than the usual.
 
-    ``more`` is added to the environment.
+    It is named from the top of the work tree. ``more`` is added to the environment.
     """
 
     place: Repository
