@@ -2,7 +2,7 @@
 
 import { connectionSign, guard, h, keyed, row, screen, setPart } from "../parts/dom.js";
 import { ago, callLine, dotted, titleOf } from "../parts/text.js";
-import { approvalKey, openApprovals, reaches } from "../store/approvals.js";
+import { approvalKey, openApprovals } from "../store/approvals.js";
 
 export const RISK = {
   low: "Low risk",
@@ -83,7 +83,7 @@ function card(approval, model, go) {
 /** @param {Element_} node @param {Approval} approval @param {Model} model */
 function paintCard(node, approval, model) {
   const { at, session_id: id, risk_level: risk } = approval;
-  const waits = dotted(placeOf(approval), reaches(approval) ? RISK[risk].split(":")[0] : "");
+  const waits = dotted(placeOf(approval), RISK[risk].split(":")[0]);
   setPart(node, ".where", titleOf(model.home.sessions[id], "Session"));
   setPart(node, ".age", ago(at));
   setPart(node, ".card-foot", standing(approval, model) || waits);
