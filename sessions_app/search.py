@@ -22,6 +22,7 @@ from bridge_project.kernel.text import clean, printable
 from bridge_project.kernel.threads import search as thread
 from bridge_project.protocol.resources import SearchHit
 from bridge_project.protocol.types import now_text
+from sessions_app.log.tail import tail
 from sessions_app.models import LogRow, Said, SaidUpTo, Session
 
 log = structlog.get_logger("bridge.search")
@@ -31,7 +32,10 @@ LOOK_SECONDS = 1.0
 KEPT_FOLDED = 8192  # titles and directories
 EXCERPT_CHARS = 160
 EXCERPT_BEFORE = 40  # of these, before the first word
-_TYPES = ("agent_event", "stream_end")  # of rows that have or end a text
+# rows that have or end a text; of a tool's events, which are most, no frame is read
+_SAYING = Q(type="stream_end") | (
+    Q(type="agent_event") & (Q(frame__contains='"UserPromptSubmit"') | Q(frame__contains='"Stop"'))
+)
 
 
 # -- the index -------------------------------------------------------------------------------------
@@ -40,18 +44,23 @@ _TYPES = ("agent_event", "stream_end")  # of rows that have or end a text
 async def follow() -> None:
     """Index what is appended to the log, until it is cancelled.
 
-    An old log takes minutes: half of the time is left to what the bridge does meanwhile.
+    An old log takes minutes: half of the time is left to what the bridge does meanwhile. While the
+    log does not grow, nothing is asked of the database.
     """
+    behind, seen = True, -1
     while True:
-        began = time.monotonic()
+        if not behind and seen == tail.head:
+            await asyncio.sleep(LOOK_SECONDS)
+            continue
+        seen, began = tail.head, time.monotonic()
         try:
             behind = await thread.run(index_some)
         except STORAGE_ERRORS:
-            behind = False  # polling reports it
+            behind, seen = False, -1  # polling reports it
         except Exception:
             log.exception("not_indexed")
             failure_alerts.report("INTERNAL_ERROR", "search")
-            behind = False
+            behind, seen = False, -1
         await asyncio.sleep(time.monotonic() - began if behind else LOOK_SECONDS)
 
 
@@ -62,8 +71,8 @@ def index_some() -> bool:
     found = list(rows.values_list("seq", "feed_id", "type", "message_id", "created_at"))
     if not found:
         return False
-    wanted = {seq for seq, _, type_, *_ in found if type_ in _TYPES}
-    frames = dict(LogRow.objects.filter(seq__in=wanted).values_list("seq", "frame"))
+    numbers = [seq for seq, *_ in found]
+    frames = dict(LogRow.objects.filter(_SAYING, seq__in=numbers).values_list("seq", "frame"))
     sessions = dict(
         Session.objects.filter(feed__in={feed for _, feed, *_ in found}).values_list("feed", "pk")
     )
