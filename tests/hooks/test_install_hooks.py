@@ -222,9 +222,11 @@ def test_it_asks_and_without_a_terminal_does_nothing_unless_told(tmp_path: Path)
         assert ("again with --yes" in program.shown) is (reply is None)
         assert (file.read_text() != "{}") is (data / "spool").exists() is (reply == "y")
         assert answering(file.read_text(), str(data / "spool")) is (answer == "y")
-    with Program(environment, *command, "--remove", terminal=False) as program:
-        assert program.ended() == 1, program.shown
-    assert " make hooks ARGS='--remove --yes'" in program.shown
+    for given in ("--remove", "--answer", "--no-answer"):
+        file.write_text("{}" if given != "--remove" else install("{}", str(data / "spool")))
+        with Program(environment, *command, given, terminal=False) as program:
+            assert program.ended() == 1, program.shown
+        assert f" make hooks ARGS='--settings {file} {given} --yes'" in program.shown
 
 
 # -- other agents than Claude Code -----------------------------------------------------------------
