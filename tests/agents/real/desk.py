@@ -7,6 +7,7 @@ import json
 import os
 import pty
 import shlex
+import shutil
 import signal
 import subprocess
 import time
@@ -14,6 +15,8 @@ import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from sessions_app.agents.acp import recipes
 from tests.agents.real.place import SECONDS, Place
@@ -95,6 +98,8 @@ class Screen:
     """A program in a terminal of its own, tmux's, and what that shows."""
 
     def __init__(self, place: Place, directory: Path) -> None:
+        if not shutil.which("tmux"):
+            pytest.skip("needs tmux")
         self._name, self.directory = f"bridge-{uuid.uuid4()}", directory
         self._environment = {**os.environ, **place.environment}
 

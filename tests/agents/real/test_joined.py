@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import signal
 from collections.abc import Iterator
 
@@ -17,8 +16,6 @@ from tests.conformance.agents import log_of, words
 from tests.servers import wait_until
 
 pytestmark = [pytest.mark.agents, pytest.mark.timeout(400), pytest.mark.xdist_group("codex")]
-if not shutil.which("tmux"):
-    pytest.skip("needs tmux", allow_module_level=True)
 
 
 @pytest.fixture(scope="module")
