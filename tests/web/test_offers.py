@@ -46,6 +46,8 @@ def session(make_page: MakePage, bridge: Bridge, phone: Phone) -> tuple[Page, st
     )
     page.open(f"s/{session}")
     page.find(".composer textarea")
+    page.wait_ready()
+    page.find("header button", "Small")  # with what may be chosen come the commands
     return page, session
 
 
@@ -128,7 +130,7 @@ def test_a_plan_is_read_and_approved(make_page: MakePage, bridge: Bridge, phone:
     page.find(".rule-offer button", "Go on, and for this session: edits of files")
     page.tap(".reasons button", "Say what to change")
     page.type(".reasons input", "First the tests")
-    page.tap(".reasons button", "Say")
+    page.tap(".reasons button", "Send")
     page.wait_text("ExitPlanMode was rejected.")
     say(page, f'/tool ExitPlanMode {{"plan": "{plan}"}}')
     page.tap(".deciding .primary", "Go on")
