@@ -174,7 +174,7 @@ def test_busy(begin: Begin, place: Place) -> None:
 def test_a_picture(begin: Begin, place: Place) -> None:
     """The model is given it, as sent or drawn anew; where the agent takes none, a copy's path."""
     talk = begin()
-    picture = sent(place.bridge, talk.session, name="a.png")["attachment_id"]
+    picture = sent(place.bridge, talk.session, name="of-the-phone.png")["attachment_id"]
     heard = len(place.model.heard)
     body = {"session_id": talk.session, "content": "do: say seen", "role": "user"}
     talk.phone.send("message", body | {"attachments": [picture]})
@@ -183,7 +183,7 @@ def test_a_picture(begin: Begin, place: Place) -> None:
     [given] = [one["given"] for one in shown["attachments"]]
     begun = base64.b64encode(PNG[:12]).decode()  # its signature
     is_picture = any(begun in one for one in place.model.heard[heard:])
-    is_copy = any("a.png" in one for one in place.model.heard[heard:])
+    is_copy = any("of-the-phone.png" in one for one in place.model.heard[heard:])
     assert (given, is_picture, is_copy) in (("picture", True, False), ("file", False, True))
 
 
