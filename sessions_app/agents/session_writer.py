@@ -158,13 +158,14 @@ class SessionWriter:
         last = LogRow.objects.filter(feed=self.session.feed).order_by("-seq").first()
         if last is None:  # all of it is shown as history (D60)
             return
+        turn, doing = self.session.turn, self.session.doing
         for said in (one for one in history if one.at > last.created_at.timestamp()):
             if said.by_agent:
                 self._write_chunk(events.Chunk(said.text))
                 self.close_stream("stop")
             else:
                 self._show_prompt(said.text)
-        self.session.set_turn(Session.Turn.IDLE)
+        self.session.turn, self.session.doing = turn, doing  # all of that is over
 
     # -- tools -------------------------------------------------------------------------------------
 
