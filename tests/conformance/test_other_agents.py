@@ -161,16 +161,22 @@ def form(agent: HookedAgent, decision: str, why: str = "Not now") -> Raw:
     return {"hookSpecificOutput": {"hookEventName": ASKS, "decision": said}}
 
 
+def joined(bridge: Bridge, agent: HookedAgent, sid: str, phone: Phone) -> tuple[Program, str, Raw]:
+    """A program whose next event asks, in a session that the phone has joined."""
+    program = Program(bridge, agent, sid, answers=True)
+    event, raw = program.until_asked()
+    program.until_stored()
+    phone.join(sid)
+    return program, event, raw
+
+
 @pytest.mark.parametrize("decision", SAID)
 @pytest.mark.parametrize("agent", WAITING, ids=lambda agent: agent.name)
 def test_who_is_away_answers(
     agent: HookedAgent, decision: str, bridge: Bridge, phone: Phone, leave: Callable[[], object]
 ) -> None:
     sid = f"{decision}-{agent.name}"
-    program = Program(bridge, agent, sid, answers=True)
-    event, raw = program.until_asked()
-    program.until_stored()
-    phone.join(sid)
+    program, event, raw = joined(bridge, agent, sid, phone)
     leave()
     process = program.begin(program.commands[event], normal(agent, raw))
     asked = phone.expect("approval_required", session_id=sid)["payload"]
@@ -190,10 +196,7 @@ def test_what_a_person_has_changed_never_runs_as_it_was(
 ) -> None:
     """Whose hook it is says the hook itself: an event over HTTP may name another agent."""
     sid = f"changed-{agent.name}"
-    program = Program(bridge, agent, sid, answers=True)
-    event, raw = program.until_asked()
-    program.until_stored()
-    phone.join(sid)
+    program, event, raw = joined(bridge, agent, sid, phone)
     leave()
     process = program.begin(program.commands[event], normal(agent, raw))
     call = phone.expect("approval_required", session_id=sid)["payload"]["tool_call_id"]
@@ -214,10 +217,7 @@ def test_who_is_there_is_asked_in_the_terminal(
     agent: HookedAgent, bridge: Bridge, phone: Phone
 ) -> None:
     sid = f"there-{agent.name}"
-    program = Program(bridge, agent, sid, answers=True)
-    event, raw = program.until_asked()
-    program.until_stored()
-    phone.join(sid)
+    program, event, raw = joined(bridge, agent, sid, phone)
     program.run(event, normal(agent, raw))
     if not agent.asking:
         asked = phone.expect("approval_required", session_id=sid)["payload"]
