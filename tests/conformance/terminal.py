@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from hooks_app.producer.shell_command import answer_command, hook_command
 from tests.conformance.approvals import notifications
@@ -87,6 +87,12 @@ class Terminal:
             env=kept | {"CLAUDE_CONFIG_DIR": str(home)},
             text=True,
         )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
 
     def hook(self, event: str, **fields: Any) -> None:
         """Run the hook command for an event, to its end."""

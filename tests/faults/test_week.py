@@ -14,15 +14,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import redis
 
 from tests.conformance.agent_tools import Script, figure, quick_bridge
-from tests.conformance.agents import ask, asked, begin, end
+from tests.conformance.agents import ask, asked, begin, end, question, say
 from tests.conformance.approvals import decide, pre
 from tests.conformance.bridge import Bridge
 from tests.conformance.phone import Phone
 from tests.conformance.samples import hook, new_session
+from tests.conformance.terminal import Terminal
+from tests.conformance.test_agent_news import until_state
+from tests.conformance.test_attachments import png, sent
+from tests.conformance.test_send_later import QUICK, in_seconds
 from tests.performance.load import MIX, hook_event
-from tests.servers import wait_until
+from tests.servers import Postgres, Redis, wait_until
 
 EVENTS = int(os.environ.get("SOAK_EVENTS", "0"))  # a week has 100,000
 pytestmark = [
@@ -40,16 +45,26 @@ FIRST = 40  # sessions of hooks before it, so that the rows kept at hand are as 
 # sessions. What is kept at hand is now more and now less, so the part counts that left the least.
 LEFT_OBJECTS = SESSIONS // 2
 LEFT_RESIDENT = 2**20
-PROCESSES = 10  # of so many sessions of an agent one is that of a process
+# of so many sessions of an agent one is that of a process, with a rule, a picture, a message that
+# waits for its time, and beside it one in a terminal, which is answered from the phone
+PROCESSES = 10
 DEMO_DOES = '/tool Bash {"command": "true"}'
 Look = dict[str, Counter[str]]
 
 
-@pytest.fixture
-def watched(tmp_path: Path) -> Iterator[Bridge]:
+STORES = ("SQLite", "PostgreSQL and Redis")
+
+
+@pytest.fixture(params=STORES)
+def watched(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bridge]:
     settings = {"BRIDGE_MAX_WEBSOCKETS": "40", "LOOKS": str(tmp_path / "look")}
-    watch = "from tests.faults import memory\nmemory.watch()\n"
-    script = Script(tmp_path, "plain")
+    if request.param != STORES[0]:
+        postgres: Postgres = request.getfixturevalue("postgres_server")
+        channels: Redis = request.getfixturevalue("redis_server")
+        settings |= {"database_url": postgres.create_database()}
+        settings |= {"redis_url": channels.create_database()}
+    watch = f"from tests.faults import memory\nmemory.watch()\n{QUICK}"
+    script = Script(tmp_path, "sees")
     with quick_bridge(tmp_path / "week", script, first=watch, **settings) as bridge:
         yield bridge
 
@@ -66,7 +81,11 @@ def look_at(bridge: Bridge) -> Look:
     out.unlink(missing_ok=True)
     bridge.running.send_signal(signal.SIGUSR1)
     wait_until(out.exists)
-    return {name: Counter(counts) for name, counts in json.loads(out.read_text()).items()}
+    look = {name: Counter(counts) for name, counts in json.loads(out.read_text()).items()}
+    if url := bridge.settings.get("REDIS_URL"):
+        with closing(redis.Redis.from_url(url)) as store:
+            look["keys"] = Counter(keys=store.dbsize())
+    return look
 
 
 def story(session: str) -> list[dict[str, Any]]:
@@ -135,15 +154,51 @@ def run_agents(bridge: Bridge, token: str, count: int) -> None:
     """Sessions of an agent: a prompt, a tool that is allowed, the end."""
     phone = Phone(bridge.port, token).ready()
     for number in range(count):
-        agent, does = ("plain", "/run true") if number % PROCESSES == 0 else ("demo", DEMO_DOES)
-        session = begin(bridge, phone, agent=agent)
-        ask(phone, session, "hello")
-        decide(phone, session, asked(phone, session, does), "approved")
-        phone.expect("stream_end", session_id=session, finish_reason="stop")
-        end(phone, session)
+        if number % PROCESSES == 0:
+            run_process(bridge, phone)
+            sit_at_the_desk(bridge, phone)
+        else:
+            session = begin(bridge, phone)
+            ask(phone, session, "hello")
+            decide(phone, session, asked(phone, session, DEMO_DOES), "approved")
+            phone.expect("stream_end", session_id=session, finish_reason="stop")
+            end(phone, session)
         phone.ping()
         acknowledge(phone)
     phone.close()
+
+
+def run_process(bridge: Bridge, phone: Phone) -> None:
+    """A rule approves the second call; a picture comes at its time (D68, D70, D71)."""
+    session = begin(bridge, phone, agent="sees")
+    say(phone, session, "/ask make test")
+    rule = {"remember": "exact"}
+    decide(phone, session, question(phone, session)["tool_call_id"], "approved", **rule)
+    phone.expect("stream_end", session_id=session, finish_reason="stop")
+    ask(phone, session, "/ask make test")
+    picture = sent(bridge, session, png(100_000))["attachment_id"]
+    about = {"session_id": session, "content": "look", "role": "user", "attachments": [picture]}
+    later = phone.send("message", about | {"not_before": in_seconds(1)})
+    until_state(phone, session, later, "given")
+    phone.expect("stream_end", session_id=session, finish_reason="stop")
+    end(phone, session)
+
+
+def sit_at_the_desk(bridge: Bridge, phone: Phone) -> None:
+    """A dialog in a terminal is answered from the phone (D66)."""
+    home = Path(bridge.settings["LOOKS"]).with_name("home")
+    with Terminal(bridge.data, new_session(), str(bridge.root), home) as desk:
+        session = desk.session_id
+        desk.hook("SessionStart", source="startup")
+        phone.expect("session_started", session_id=session)
+        phone.join(session)
+        dialog = desk.asks("Bash", {"command": "make"})
+        decide(phone, session, question(phone, session)["tool_call_id"], "approved")
+        assert dialog.answer() == {"behavior": "allow"}
+        desk.tool("PostToolUse", "make")
+        desk.hook("SessionEnd", reason="exit")
+        phone.expect("session_end", session_id=session)
+        dialog.printed.unlink()
 
 
 def part(bridge: Bridge, tokens: list[str], rng: random.Random) -> None:
@@ -178,6 +233,7 @@ def test_a_week(watched: Bridge) -> None:
     grown = {name: left("types", name) for name in looks[-1]["types"]}
     assert {name: count for name, count in grown.items() if count > LEFT_OBJECTS} == {}
     assert not looks[-1]["tasks"] - looks[0]["tasks"]
-    for what in ("files", "threads"):  # pools of threads have their bounds, and open what they use
+    # pools of threads have their bounds, and open what they use
+    for what in looks[0].keys() & {"files", "threads", "keys"}:
         counts = [look[what].total() for look in looks]
         assert min(after - before for before, after in pairwise(counts)) <= 0, (what, counts)
