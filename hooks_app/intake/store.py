@@ -152,7 +152,8 @@ class _Group:
             receipt = Receipt(event.event_id or str(uuid.uuid4()), self._joined.get(session.pk, 0))
             self._receipts[receipt.event_id] = receipt
             return receipt
-        event = replace(event, session_id=session.session_id)
+        if event.session_id != session.session_id:
+            event = replace(event, session_id=session.session_id)
         ours = session.kind == Session.Kind.BRIDGE and event.event != "SessionEnd"
         if ours and desk.writes(process):
             giving_way.to_the_desk(self._box, session)

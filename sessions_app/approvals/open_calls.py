@@ -1,7 +1,7 @@
 """Match what an agent says of a call to the open call that it means (D37).
 
-``begin`` and ``end`` are one statement each, for nine of ten events are about calls without an
-approval.
+``begin``, ``end`` and ``end_unasked`` are one statement each, for nine of ten events are about calls
+without an approval.
 """
 # ruff: noqa: S608 - only our own names are put into statements
 
@@ -80,6 +80,14 @@ _END = f"""
 """
 
 
+_END_UNASKED = f"""
+    UPDATE "{_CALL}" SET finished_at = %(now)s
+    WHERE session_id = %(session)s AND finished_at IS NULL AND decision IS NULL
+    RETURNING tool_call_id
+"""
+_END_UNASKED_OF = _END_UNASKED.replace("RETURNING", "AND agent_id = %(agent_id)s RETURNING")
+
+
 class Ended(NamedTuple):
     """Hold the key of a call that has ended, and what was decided about it.
 
@@ -155,12 +163,9 @@ def end_unasked(box: Outbox, session: Session, agent_id: str | None = None) -> l
 
     ``agent_id``: those of that subagent only.
     """
-    which = {} if agent_id is None else {"agent_id": agent_id}
-    over = of(session).filter(decision=None, **which)
-    ids = list(over.values_list("tool_call_id", flat=True))
-    if ids:
-        over.update(finished_at=box.now)
-    return ids
+    values = {"session": session.pk, "now": box.moment, "agent_id": agent_id}
+    box.cursor.execute(_END_UNASKED if agent_id is None else _END_UNASKED_OF, values)
+    return [tool_call_id for (tool_call_id,) in box.cursor.fetchall()]
 
 
 def open_as(session: Session, call: Call) -> ToolCall | None:
