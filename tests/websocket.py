@@ -109,8 +109,9 @@ class WebSocket:
                 left = deadline - time.monotonic()
                 if left <= 0:
                     raise TimeoutError(f"not within {seconds} s")
-                writing = [self._stream] if self._unsent else []
-                select.select([self._stream], writing, [], min(left, 0.5))
+                ready = select.poll()  # select() takes no descriptor above 1,023
+                ready.register(self._stream, select.POLLIN | select.POLLOUT * bool(self._unsent))
+                ready.poll(min(left, 0.5) * 1000)
 
     def _write(self) -> bool:
         if not self._unsent:

@@ -11,7 +11,7 @@ import { named } from "./protocol/messages.js";
 import { openApprovals } from "./store/approvals.js";
 import { mayTell } from "./store/notify.js";
 import { addressOf, BASE, screenOf } from "./views/addresses.js";
-import { approvalsView } from "./views/approvals.js";
+import { approvalsView, lineOf } from "./views/approvals.js";
 import { homeView } from "./views/home.js";
 
 const TICK_MS = 10_000;
@@ -323,7 +323,10 @@ function begin() {
   const repaint = onFrame(() => paint(waiting.splice(0)));
   model.follow((news) => {
     if (news.news === "gone") return location.assign(BASE);
-    if (news.news === "trouble") toast(news.text ?? "", "warn");
+    if (news.news === "trouble") {
+      const { text = "", late } = news;
+      toast(late ? `Decided too late here: ${lineOf(late)}. ${text}` : text, "warn");
+    }
     if (news.news === "rows" && !news.session)
       for (const { type, payload } of /** @type {Free[]} */ (news.rows))
         if (type === "notification") toast(named(`${payload.title}: ${payload.body}`));

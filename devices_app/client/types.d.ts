@@ -63,6 +63,8 @@ interface Approval {
   decided_at: string;
   forwarded: boolean | null;
   changed: Free | null;
+  /** what this device has decided too late */
+  late?: Decision;
 }
 /** What a message says of a decision. */
 interface Decided {
@@ -252,6 +254,8 @@ interface News extends Partial<Snapshot> {
   earlier?: boolean;
   /** with trouble */
   text?: string;
+  /** whose decision here came too late */
+  late?: Approval;
 }
 type Tell = (news: News) => unknown;
 /** How a session is begun, beside its agent and directory. */

@@ -38,7 +38,9 @@ class QuickProcess:
 
     def _number(self, seconds: float) -> int:
         """The next number told. Raises TimeoutExpired, or EOFError when the template has died."""
-        if not select.select([self._told], [], [], seconds)[0]:
+        told = select.poll()
+        told.register(self._told, select.POLLIN)
+        if not told.poll(seconds * 1000):
             raise subprocess.TimeoutExpired(self.what, seconds)
         data = os.read(self._told, 4)
         if not data:

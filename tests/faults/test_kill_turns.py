@@ -142,10 +142,10 @@ def epoch(
                 phone.send("approval_response", call | answer_of(calls[-1]))
             kill(bridge, rng, found)
             phone.vanish()
-            found[given(dialog)] += 1
             phone.ready()
             for session_id in (*sessions.values(), desk.session_id):
                 phone.join(session_id)
+            found[given(dialog, phone, decided)] += 1
 
         def ended() -> bool:
             approve(phone, decided)
@@ -177,8 +177,18 @@ def kill(bridge: Bridge, rng: random.Random, found: Counter[str]) -> None:
     bridge.wait_ready()
 
 
-def given(dialog: Dialog) -> str:
-    """What came of a dialog whose bridge is dead: its hook ends, with an answer or without."""
+def given(dialog: Dialog, phone: Phone, decided: Counter[str]) -> str:
+    """What came of a dialog whose bridge was killed.
+
+    Its hook has ended, with an answer or without; or the next bridge has found it.
+    """
+
+    def over() -> bool:
+        approve(phone, decided)
+        phone.ping()
+        return dialog.over
+
+    wait_until(over)
     answer = dialog.answer()
     assert answer in (None, {"behavior": "allow"}), answer
     return "left to the desk" if answer is None else "answered from the phone"

@@ -93,14 +93,24 @@ class Link:
             self._end()
             return
         ways = (client, bridge, self._flowing), (bridge, client, self._flowing, self.heard)
-        for way in ways:
-            threading.Thread(target=self._carry, args=(pair, *way), daemon=True).start()
+        carrying = [
+            threading.Thread(target=self._carry, args=(pair, *way), daemon=True) for way in ways
+        ]
+        for one in carrying:
+            one.start()
+        for one in carrying:
+            one.join()
+        if pair not in self._lost and pair in self._pairs:
+            self._pairs.remove(pair)
+            for end in pair:
+                end.close()
 
     def _carry(
         self, pair: Pair, source: socket.socket, sink: socket.socket, *gates: threading.Event
     ) -> None:
         parts = Parts(UNDER_WAY)
-        threading.Thread(target=self._arrive, args=(pair, sink, parts), daemon=True).start()
+        arriving = threading.Thread(target=self._arrive, args=(pair, sink, parts), daemon=True)
+        arriving.start()
         with suppress(OSError):
             while data := source.recv(65536):
                 for gate in gates:
@@ -111,6 +121,7 @@ class Link:
                 if pair not in self._lost:
                     parts.put((time.monotonic() + self.delay, data))
         parts.put((time.monotonic() + self.delay, b""))
+        arriving.join()
 
     def _arrive(self, pair: Pair, sink: socket.socket, parts: Parts) -> None:
         """Hand on each part when its time has come; what is behind it is under way meanwhile."""

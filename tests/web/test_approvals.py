@@ -284,7 +284,7 @@ def test_what_was_on_the_screen_is_not_news_after_a_cut(make_page: MakePage, lin
 def test_what_is_decided_offline_may_be_overtaken(make_page: MakePage, link: Link) -> None:
     """Somebody else was first: his decision stands, and this device says so and sends nothing.
 
-    It says so whatever else has happened meanwhile.
+    It says so whatever else has happened meanwhile, and it stays with the call.
     """
     page, session_id = approve_offline(make_page, link, "over.txt")
     (call_id,) = approvals.pending(link.bridge, session_id)
@@ -295,7 +295,8 @@ def test_what_is_decided_offline_may_be_overtaken(make_page: MakePage, link: Lin
     page.wait_text("Rejected by phone-")
     name = page.text.split("Rejected by ")[1].split()[0].rstrip(".")
     page.find("dialog .toast", f"New device: {name}")
-    assert "What you decided offline was not sent" in page.text
-    assert "not sent" in page.js("document.querySelector('#announce').textContent")
+    assert "Decided too late here: Bash: echo x > over.txt." in page.text
+    assert "too late" in page.js("document.querySelector('#announce').textContent")
     page.wait("/Rejected by phone-.*told\\. [0-9]/.test(document.body.innerText)", what="when")
     assert not (link.bridge.root / "over.txt").exists()
+    page.open(f"s/{session_id}").wait_text("Too late here: Approved")

@@ -10,6 +10,7 @@ import pytest
 from tests.conformance.approvals import post, pre
 from tests.conformance.samples import hook, new_session
 from tests.conformance.terminal import SOONER, Terminal
+from tests.servers import wait_until
 from tests.web.actions import close_sheet, open_approval
 from tests.web.conftest import MakeBridge, MakePage
 
@@ -80,7 +81,7 @@ def test_a_terminal_is_shown_as_it_is(make_bridge: MakeBridge, make_page: MakePa
 
 
 def test_silence_is_said(make_bridge: MakeBridge, make_page: MakePage) -> None:
-    """Nobody knows what it does; it may have been stopped at the machine."""
+    """Nobody knows what it does; it may have been stopped at the machine. A question is silent."""
     bridge, sid = make_bridge(**SOONER), new_session()
     page = make_page(bridge).pair()
     bridge.accept(hook("UserPromptSubmit", sid, {"prompt": "Fix it"}), pre(sid, tool_use_id="t"))
@@ -90,6 +91,9 @@ def test_silence_is_said(make_bridge: MakeBridge, make_page: MakePage) -> None:
     page.find(".heading", "No sign since")
     bridge.accept(hook("Stop", sid))
     page.find(".heading", "Idle")
+    bridge.accept(pre(sid, approval=True, tool_use_id="asks"))
+    wait_until(lambda: bridge.session(sid)["quiet_since"] is not None)
+    page.open("").find(".row .state", "Waits at the machine")
 
 
 def test_of_many_terminals_some_are_folded(make_bridge: MakeBridge, make_page: MakePage) -> None:

@@ -10,7 +10,13 @@ import {
   sessionOf,
   signBefore,
 } from "../protocol/messages.js";
-import { approvalKey, closeApprovals, openApprovals, staleApprovals } from "../store/approvals.js";
+import {
+  approvalKey,
+  closeApprovals,
+  openApprovals,
+  staleApprovals,
+  tooLate,
+} from "../store/approvals.js";
 import { emptyHome, foldHome, reduceSessionList } from "../store/home.js";
 import { commandsOf } from "./commands.js";
 import { Outgoing } from "./outgoing.js";
@@ -23,7 +29,6 @@ const NO_SESSION = ""; // what its rows are stored under
 const UNASKED_MS = 23 * 3_600_000; // older rows the bridge sends only when they are asked for (D73)
 const LIST_EVERY_MS = 60_000;
 const KEEP_HOME_MS = 500;
-const NOT_SENT = "What you decided offline was not sent.";
 const FULL = "This device's storage is full or refused: what comes is shown, but not kept.";
 const BATCH = 100; // rows at once: so that no task holds up the screen
 
@@ -309,9 +314,9 @@ export class Engine {
     if (type !== "notification") return;
     const { notification_type: kind, data } = payload;
     if (kind === "approval_decided") {
-      const dropped = this.outgoing.dropDecisions(approvalKey(session, data.tool_call_id));
-      if (dropped && data.device !== this.home.device)
-        this.tell({ news: "trouble", text: `${NOT_SENT} ${payload.body}` });
+      const key = approvalKey(session, data.tool_call_id);
+      const dropped = this.outgoing.dropDecisions(key);
+      if (dropped && data.device !== this.home.device) this.lost(key, dropped, payload.body);
     }
   }
 
@@ -364,9 +369,22 @@ export class Engine {
     const keys = staleApprovals(this.home, session, this.greeted, expected);
     if (!keys.length) return;
     this.setHome(closeApprovals(this.home, keys));
-    const dropped = keys.filter((key) => this.outgoing.dropDecisions(key));
-    if (dropped.length)
-      this.tell({ news: "trouble", text: `${NOT_SENT} The call is not open any more.` });
+    for (const key of keys) {
+      const dropped = this.outgoing.dropDecisions(key);
+      if (dropped) this.lost(key, dropped, "The call is not open any more.");
+    }
+  }
+
+  /**
+   * Say that this device has decided too late, and keep it with the approval.
+   *
+   * @param {string} key
+   * @param {Decision} decision which had no effect
+   * @param {string} why
+   */
+  lost(key, decision, why) {
+    this.setHome(tooLate(this.home, key, decision));
+    this.tell({ news: "trouble", text: why, late: this.home.approvals[key] });
   }
 
   /** @param {Home} home */

@@ -203,15 +203,16 @@ export class Outgoing {
   }
 
   /**
-   * Drop a decision about a call that is not open any more; tells whether there was one.
+   * Drop a decision about a call that is not open any more; return it, if there was one.
    *
    * @param {string} key
+   * @returns {Decision | undefined}
    */
   dropDecisions(key) {
     const items = withoutDecisions(this.items, key);
-    const dropped = items.length < this.items.length;
+    const dropped = this.items.find((item) => !items.includes(item));
     if (dropped) this.set(items);
-    return dropped;
+    return /** @type {Free | undefined} */ (dropped?.message.payload)?.decision;
   }
 
   /**
@@ -251,13 +252,13 @@ export class Outgoing {
   // Somebody else has decided otherwise: show and say the decision that stands.
   /** @param {Item} item @param {Wire.Payloads["error"]} _ */
   overtaken(item, { message, details }) {
-    const { session_id: session } = item.message.payload;
+    const { session_id: session, decision } = /** @type {Free} */ (item.message.payload);
     this.settle(item.message.id);
     const stands = { ...details, session_id: session };
     this.engine.setHome(
       reduceHome(this.engine.home, { type: "approval_recorded", payload: stands }),
     );
-    this.engine.tell({ news: "trouble", text: message });
+    this.engine.lost(keyOf(item), decision, message);
   }
 
   // The bytes of files go with their message.

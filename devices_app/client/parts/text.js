@@ -218,7 +218,7 @@ const STATES = {
 };
 
 /**
- * Say what a session does; `state`: its word of `attention`.
+ * Say what a session does; `state`: its word of `attention`. One that waits is silent by nature.
  *
  * @param {Session} session
  * @param {string} state
@@ -226,7 +226,7 @@ const STATES = {
  */
 export function stateWords(session, state, here) {
   const isObserved = session.kind === "observed";
-  if (session.quiet_since && ["approval", "working", "machine"].includes(state))
+  if (session.quiet_since && state === "working")
     return `${QUIET} since ${clock(session.quiet_since)}`;
   if (session.resumable && state === "ended") return "Resumable";
   return STATES[isObserved && state === "approval" && !here ? "machine" : state];

@@ -99,6 +99,18 @@ export function decided(home, payload) {
   });
 }
 
+/**
+ * Keep that this device has decided too late.
+ *
+ * @param {Home} home
+ * @param {string} key
+ * @param {Decision} late
+ */
+export function tooLate(home, key, late) {
+  const before = home.approvals[key];
+  return before ? withApproval(home, { ...before, late }) : home;
+}
+
 /** @type {Record<string, string>} */
 const PLACES = {
   rule: "a rule",

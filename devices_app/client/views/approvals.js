@@ -63,7 +63,7 @@ export function showCards(place, model, go) {
 }
 
 /** @param {Approval} _ */
-const lineOf = ({ tool, params, changed, description }) =>
+export const lineOf = ({ tool, params, changed, description }) =>
   callLine(tool, changed ?? params, description);
 
 /** @param {Approval} approval @param {Model} model @param {Go} go */
@@ -144,7 +144,8 @@ const dateOf = (at) => new Date(at).toLocaleString([], { dateStyle: "short", tim
  * @param {Approval} approval
  */
 export function outcome(approval) {
-  if (!approval.decision) return "No longer open";
+  const late = approval.late ? `. Too late here: ${WORDS[approval.late]}` : "";
+  if (!approval.decision) return `No longer open${late}`;
   const { decision, decided_at: when, forwarded, source, tool } = approval;
   const isAnswer = tool === "AskUserQuestion" && decision !== "rejected";
   const word = isAnswer ? "Answered" : (WORDS[decision] ?? decision);
@@ -153,5 +154,5 @@ export function outcome(approval) {
   const nobody = source === "hooks" ? "it is decided at the machine" : "no agent took it";
   const took = { true: "The agent was told", false: `Recorded; ${nobody}` }[String(forwarded)];
   const told = came || took ? `. ${came ?? took}.` : " ·";
-  return when ? `${word}${by}${told} ${dateOf(when)}` : `${word}${by}`;
+  return (when ? `${word}${by}${told} ${dateOf(when)}` : `${word}${by}`) + late;
 }
