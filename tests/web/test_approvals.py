@@ -299,4 +299,5 @@ def test_what_is_decided_offline_may_be_overtaken(make_page: MakePage, link: Lin
     assert "too late" in page.js("document.querySelector('#announce').textContent")
     page.wait("/Rejected by phone-.*told\\. [0-9]/.test(document.body.innerText)", what="when")
     assert not (link.bridge.root / "over.txt").exists()
-    page.open(f"s/{session_id}").wait_text("Too late here: Approved")
+    page.open(f"s/{session_id}").tap("details.tool summary", "Bash: echo x")
+    page.find(".tool-body", "Too late here: Approved")

@@ -135,6 +135,14 @@ export const itemOf = (approval, model) =>
       approvalKey(payload.session_id, payload.tool_call_id) === approval.key,
   );
 
+/**
+ * Say what was decided here when somebody had decided already; empty where nothing was.
+ *
+ * @param {Approval | undefined} approval
+ */
+export const lateWords = (approval) =>
+  approval?.late ? `Too late here: ${WORDS[approval.late]}` : "";
+
 /** @param {string} at */
 const dateOf = (at) => new Date(at).toLocaleString([], { dateStyle: "short", timeStyle: "short" });
 
@@ -144,8 +152,8 @@ const dateOf = (at) => new Date(at).toLocaleString([], { dateStyle: "short", tim
  * @param {Approval} approval
  */
 export function outcome(approval) {
-  const late = approval.late ? `. Too late here: ${WORDS[approval.late]}` : "";
-  if (!approval.decision) return `No longer open${late}`;
+  const late = lateWords(approval);
+  if (!approval.decision) return dotted("No longer open", late);
   const { decision, decided_at: when, forwarded, source, tool } = approval;
   const isAnswer = tool === "AskUserQuestion" && decision !== "rejected";
   const word = isAnswer ? "Answered" : (WORDS[decision] ?? decision);
@@ -154,5 +162,5 @@ export function outcome(approval) {
   const nobody = source === "hooks" ? "it is decided at the machine" : "no agent took it";
   const took = { true: "The agent was told", false: `Recorded; ${nobody}` }[String(forwarded)];
   const told = came || took ? `. ${came ?? took}.` : " ·";
-  return (when ? `${word}${by}${told} ${dateOf(when)}` : `${word}${by}`) + late;
+  return dotted(when ? `${word}${by}${told} ${dateOf(when)}` : `${word}${by}`, late);
 }

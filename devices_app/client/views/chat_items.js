@@ -20,6 +20,7 @@ import {
 } from "../parts/text.js";
 import { approvalKey, reaches } from "../store/approvals.js";
 import { decisionCard } from "./approval.js";
+import { lateWords } from "./approvals.js";
 import { jobOf, nowOf, showCalls } from "./subagent.js";
 
 const NOTICE = 160; // characters of what an agent's program wrote, at first
@@ -291,9 +292,11 @@ function showDecision(node, item, state) {
 }
 
 /** @param {Element_} place @param {Tool} item @param {ItemApp} _ */
-function fillTool(place, item, { go, id }) {
-  if (place.dataset.version === String(item.version)) return;
-  place.dataset.version = String(item.version);
+function fillTool(place, item, { go, id, model }) {
+  const late = lateWords(model.home.approvals[approvalKey(id, item.callId)]);
+  const version = `${item.version} ${late}`;
+  if (place.dataset.version === version) return;
+  place.dataset.version = version;
   const { prompt } = item.params; // of a subagent
   const input = item.calls && prompt ? String(prompt) : inputOf(item.params, item.diff);
   const path = item.params.file_path ?? item.params.notebook_path ?? item.params.path;
@@ -304,6 +307,7 @@ function fillTool(place, item, { go, id }) {
       : input && long("Input", input, (to) => visibleCode(input.slice(0, to))),
     typeof path === "string" && h("a.button.quiet", go.link("file", id, path), "Open file"),
     !(item.noted && item.done) && item.decidedBy && h("p.meta", {}, item.decidedBy),
+    late && h("p.warn", {}, late),
     item.was &&
       subject(item.was) &&
       h("p.meta", {}, "It had asked for: ", visibleCode(inputOf(item.was))),
