@@ -1,7 +1,7 @@
 """Match what an agent says of a call to the open call that it means (D37).
 
-``begin``, ``end`` and ``end_unasked`` are one statement each, for nine of ten events are about calls
-without an approval.
+``begin``, ``end`` and ``end_unasked`` are one statement each, for nine of ten events are about
+calls without an approval.
 """
 # ruff: noqa: S608 - only our own names are put into statements
 
