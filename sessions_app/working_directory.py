@@ -8,6 +8,7 @@ import os
 import re
 from dataclasses import dataclass
 
+from bridge_project.kernel.config import conf
 from bridge_project.kernel.errors import BridgeError, Ignoring
 from bridge_project.kernel.path_jail import Jail, default_jail, shown
 
@@ -17,8 +18,7 @@ _COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _UNFIT = {
     "FILE_INVALID_PATH": "The working directory is missing, is no directory, or has a name that"
     " is not UTF-8.",
-    "FILE_ACCESS_DENIED": "The working directory is outside of what the bridge may use"
-    " (BRIDGE_ALLOWED_ROOTS).",
+    "FILE_ACCESS_DENIED": "The working directory is outside of what agents may use: {roots}.",
     "FILE_NOT_FOUND": "There is no such working directory.",
 }
 
@@ -49,7 +49,9 @@ def inside(directory: str) -> str:
                 raise BridgeError("FILE_INVALID_PATH")
             return opened.path
     except BridgeError as error:
-        raise BridgeError(error.code, _UNFIT.get(error.code, error.message)) from None
+        words = _UNFIT.get(error.code, error.message)
+        roots = shown(", ".join(conf.allowed_roots))
+        raise BridgeError(error.code, words.replace("{roots}", roots)) from None
 
 
 def find_repository(directory: str, jail: Jail) -> Repository | None:

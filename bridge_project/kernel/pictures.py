@@ -41,7 +41,7 @@ _BLOCKS: Final = ("image", "image_url", "input_image")  # of Anthropic and ACP, 
 
 def label(media_type: str, size: int) -> str:
     """Return what stands for a picture, as ``[image/png, 160 KB]``."""
-    kilobytes = size / 1024
+    kilobytes = max(1, size / 1024)
     if kilobytes < 1024:
         return f"[{media_type}, {kilobytes:.0f} KB]"
     return f"[{media_type}, {kilobytes / 1024:.1f} MB]"
