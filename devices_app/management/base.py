@@ -42,12 +42,18 @@ class DeviceCommand(DatabaseCommand):
 
 
 def find_device(text: str) -> Device:
-    """Return the device with this id, else this name. Raises CommandError."""
+    """Return the device with this id, else this name. Raises CommandError.
+
+    Of several with a name it is the one that is paired: the others are codes that nobody has used,
+    or revoked.
+    """
     number = int(text) if text.isascii() and text.isdigit() and len(text) < 19 else 0
     found = list(Device.objects.filter(pk=number)) or list(Device.objects.filter(name=text))
     if not found:
         shows = f"`{manage(conf, 'list_devices')}` shows all."
         raise CommandError(f"No device has the id or name {text!r}. {shows}")
+    paired = [device for device in found if device.paired_at and not device.revoked_at]
+    found = paired if len(paired) == 1 else found
     if len(found) > 1:
         ids = ", ".join(str(device.pk) for device in found)
         raise CommandError(f"{len(found)} devices are named {text!r}; give an id instead: {ids}")

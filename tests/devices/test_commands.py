@@ -181,6 +181,10 @@ def test_which_device_is_meant() -> None:
     run("revoke_device", str(twins[0].pk))
     assert set(Device.objects.filter(revoked_at=None)) == {twins[1], other}
     assert "was revoked" in failure("mint_pairing_qr", "--device", str(twins[0].pk))
+    lost, _, plain = mint("phone")
+    auth(plain)
+    mint("phone")  # a code that nobody has used, of the bridge's next start
+    assert f"phone (#{lost.pk}) is revoked" in run("revoke_device", "phone")
 
 
 def test_without_a_database(monkeypatch: pytest.MonkeyPatch) -> None:

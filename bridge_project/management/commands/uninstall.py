@@ -52,7 +52,8 @@ class Command(BaseCommand):
             if removing and kept.is_relative_to(directory):
                 text = f"{directory} holds more than the bridge's data ({kept})"
                 raise CommandError(f"{text}: remove that by hand. Nothing was done.")
-        service.stop(conf, service.running_unit(conf))
+        if service.stop(conf, service.running_unit(conf)):
+            self.stdout.write("The running bridge is stopped, and its agents with it.")
         call_command("install_hooks", "--remove", "--yes", stdout=self.stdout)
         left = _remove_services()
         if removing:

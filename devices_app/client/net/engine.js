@@ -426,10 +426,10 @@ export class Engine {
   strange = ({ problem, type, text }) =>
     this.note(`A message could not be read (${problem})`, `${type} ${text}`);
 
-  // What is about no session has no conversation to stand in.
+  // What is told about no session has no conversation to stand in.
   /** @param {Free} _ */
-  noteRow = ({ timestamp, payload: { title, body } }) =>
-    this.note(named(title), named(body), "", timestamp);
+  noteRow = ({ type, timestamp, payload: { title, body } }) =>
+    type === "notification" && this.note(named(title), named(body), "", timestamp);
 
   /** @param {string} what @param {unknown} detail */
   note(what, detail, said = "", at = new Date().toISOString()) {

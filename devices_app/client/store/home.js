@@ -55,7 +55,9 @@ const REDUCERS = {
     const { device_name: device = home.device, presence = null } = payload;
     return listed({ ...home, device, presence }, payload);
   },
-  presence_state: (home, { payload: presence }) => ({ ...home, presence }),
+  // an older one may come again: the answer to this device is no row that it has acknowledged
+  presence_state: (home, { payload: presence }) =>
+    (home.presence?.since ?? "") > presence.since ? home : { ...home, presence },
   session_options: (home, { payload }) => withSession(home, payload),
   session_update: (home, { payload }) => withSession(home, payload.session),
   session_started: (home, { payload: { session_id, session }, timestamp }) => {
