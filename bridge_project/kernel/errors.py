@@ -103,7 +103,7 @@ _TABLE = [
         "UTF-8 text comes whole or not at all.",
         status=413, recoverable=True, severity="info"),
     # -- connection_error --------------------------------------------------------------------------
-    ErrorCode("AUTH_FAILED", "The token is invalid, expired, revoked or bound to another device.",
+    ErrorCode("AUTH_FAILED", "This device is not paired: it was revoked, or its code ran out.",
         "Pair this device again.", close=4401, recoverable=False),
     ErrorCode("INSECURE_TRANSPORT", "The connection is not encrypted.",
         "Connect with https:// or wss://.", status=403, close=4403, recoverable=False),

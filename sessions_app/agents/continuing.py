@@ -58,7 +58,7 @@ def continue_of(session: Any, *, resumable: bool) -> Continue:
     if kind is None:
         return Continue(reason=NO_AGENT)
     joins = kind.name in conf.bridge_join
-    why = kind.problem() or ("" if joins else unseen(session, kind))
+    why = ("" if joins else unseen(session, kind)) or kind.problem()
     if why or not _inside(session.working_directory):
         return Continue(reason=why or OUTSIDE)
     if joins:

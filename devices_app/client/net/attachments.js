@@ -22,6 +22,8 @@ async function request(path, token, { headers, ...more } = {}) {
     credentials: "omit",
     signal: AbortSignal.timeout(PATIENCE_MS),
     ...more,
+  }).catch(() => {
+    throw new Error("The bridge did not answer.");
   });
   if (response.ok) return response;
   const { message, code } = await response.json().catch(() => ({}));

@@ -79,7 +79,10 @@ const FOLDS = {
   stream_end: (chat, row) => {
     const { finish_reason: reason, usage = null, interrupted = false } = row.payload;
     change(answer(chat, row), { done: true, reason: interrupted ? "stopped" : reason, usage });
-    const next = reason === "tool_call" ? undefined : chat.queued.shift();
+    if (reason === "tool_call") return;
+    const asked = chat.items.findLast(({ kind }) => kind === "prompt");
+    if (asked?.state === "bridge") change(asked, { state: "given" }); // on a device that came later
+    const next = chat.queued.shift();
     if (!next) return;
     change(next, { state: "bridge" });
     chat.items.push(...chat.items.splice(chat.items.indexOf(next), 1)); // its turn begins here

@@ -32,6 +32,15 @@ export const attachmentsOf = (attached, app) =>
     attached.map((one) => item(one, app)),
   );
 
+/** @param {Model} model @param {() => unknown} act once it is connected again */
+function whenReady(model, act) {
+  const leave = model.follow(({ connection }) => {
+    if (connection?.phase !== "ready") return;
+    leave();
+    act();
+  });
+}
+
 /** @param {Attached} one @param {ItemApp} _ */
 function item(one, { model, id }) {
   const node = h("li");
@@ -70,7 +79,9 @@ function item(one, { model, id }) {
       const open = button("button.attached-picture", () => openWhole(typed, label, save), image);
       fill(node, open, given && h("p.meta", {}, given));
     } catch (/** @type {any} */ error) {
-      file(error.message, button("button", show, "Try again"));
+      const again = button("button", show, "Try again");
+      file(error.message, again);
+      if (model.connection.phase !== "ready") whenReady(model, () => again.isConnected && show());
     }
   };
   if (one.type.startsWith("image/")) show();

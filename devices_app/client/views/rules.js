@@ -2,7 +2,7 @@
 
 import { button, form, h, keyed, toast } from "../parts/dom.js";
 import { openSheet, twoSteps } from "../parts/sheet.js";
-import { ago, counted, oneLine, visible } from "../parts/text.js";
+import { clock, counted, oneLine, visible } from "../parts/text.js";
 import { keepDraft, keepTyped } from "./drafts.js";
 
 const REASON_CHARS = 2000;
@@ -92,7 +92,7 @@ export function openRules(id, { model }, closed) {
   };
   /** @param {Wire.SessionRule} rule */
   const line = (rule) => {
-    const used = `${oneLine(rule.device)}, ${ago(rule.since)}, used ${counted(rule.used, "time")}`;
+    const used = `${oneLine(rule.device)}, since ${clock(rule.since)}, used ${counted(rule.used, "time")}`;
     const gone = async () => {
       try {
         await model.call("ask", "rule_remove", { session_id: id, rule_id: rule.id });

@@ -1,13 +1,15 @@
 """Make a pairing token and show it as a QR code, or for a program (D43)."""
 
 import sys
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
 from bridge_project.kernel import limits
+from bridge_project.kernel.config import conf
+from bridge_project.kernel.own_commands import make_command
 from bridge_project.kernel.private_files import write_private_file
 from devices_app import qr
 from devices_app.management.base import DeviceCommand, device_name, duration, find_device
@@ -17,11 +19,12 @@ WORDS = """\
 {code}
 Pair {it.name}: scan the code with the phone's camera, or open the link on the device.
 The page leads into the web client, {it.base_url}/app/; any other client works too.
-Valid until {it.expires_at}, for one device.
+Valid until {until:%Y-%m-%d %H:%M}, for one device.
 
   {it.link}
 
   certificate's fingerprint (SHA-256): {it.fingerprint}
+  its authority's, to compare when a phone is to trust it: `{doctor}`
 """
 
 
@@ -69,7 +72,9 @@ class Command(DeviceCommand):
             raise CommandError(str(error)) from None
         if form == "terminal":
             code = qr.terminal(invitation, colour=output is None and colour)
-            text = WORDS.format(code=code, it=invitation)
+            until = datetime.fromisoformat(invitation.expires_at).astimezone()
+            doctor = make_command(conf, "doctor")
+            text = WORDS.format(code=code, it=invitation, until=until, doctor=doctor)
             if invitation.is_local:
                 text += "\nThis address is for this machine alone: no phone can reach it.\n"
             content = text.encode()
