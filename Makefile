@@ -27,7 +27,7 @@ watch: ## a device in the terminal: see what arrives
 hooks: ## connect the coding agent on this machine
 	$(call bootstrap,manage install_hooks $(ARGS))
 
-doctor: ## what works, what does not, and the command that mends it
+doctor: ## what works, what does not, and the command that fixes it
 	$(call bootstrap,manage doctor $(ARGS))
 
 qr: ## pair a phone: a new QR code, good for ten minutes
@@ -42,10 +42,10 @@ upgrade: ## after git pull: requirements, a copy of the database, migrations, re
 uninstall: ## take out the hooks and services; the data is kept unless you say otherwise
 	$(call bootstrap,manage uninstall $(ARGS))
 
-test: ## linters, import contracts and the tests of every day
+test: ## linters, import rules and the everyday tests
 	$(call bootstrap,check test $(ARGS))
 
-test-slow: ## the dear tests: a fresh clone, full disks, kills of two, a year of clock …
+test-slow: ## slow tests: a fresh clone, full disks, two kills at once, clock jumps …
 	$(call bootstrap,check test-slow $(ARGS))
 
 repeat: ## the tests twenty times, every other time on a busy machine (ARGS=4: so often)
@@ -66,7 +66,7 @@ mac-check: ## what somebody with a Mac runs: it prints all that we need to know
 bench: ## measure it, docs/performance.md says how (ARGS="events hookwait" for some parts)
 	$(call bootstrap,check bench $(ARGS))
 
-lint: ## linters, types and import contracts only
+lint: ## linters, types and import rules only
 	$(call bootstrap,check lint)
 
 setup: ## the virtual environment only

@@ -1,4 +1,4 @@
-"""Validate BRIDGE_HOOKS_CONFIG, of whose hooks the bridge runs none (SPEC; D49)."""
+"""Validate BRIDGE_HOOKS_CONFIG; the bridge runs none of its hooks (SPEC; D49)."""
 
 import re
 from typing import Annotated, Any, Final, Literal

@@ -57,7 +57,7 @@ def make(
 
 def gap(session_id: str | None) -> Notification:
     """Return the notification that a device missed rows that are no longer kept (D29)."""
-    where = "of this session" if session_id else "for all devices"
+    where = "of this session" if session_id else "to all devices"
     body = f"Older messages {where} were discarded before this device received them."
     title, code = "Messages were missed", "MESSAGES_DISCARDED"
     return make("error", title, body, session_id=session_id, code=code)
@@ -111,7 +111,7 @@ WHY = {
     "agent_died": "because the agent ended",
     "interrupted": "because the agent stopped",  # told to, or by itself
     "turn_ended": "because the agent went on without it",
-    "taken_over": "because the session goes on under the bridge",
+    "taken_over": "because a device took over the session",
     "given_back": "because the session was given back",
     "at_the_desk": "because the session goes on at the machine",
 }
@@ -197,7 +197,7 @@ def ran_anyway(session: Session, call: ToolCall) -> Notification:
 # what happened to a session → type, title, priority, code in the data
 _HAPPENED: dict[str, tuple[NotificationType, str, Priority, str]] = {
     "failed": ("error", "The agent failed", "high", "AGENT_ERROR"),
-    "stopped_asking": ("error", "The agent stopped asking", "high", "AGENT_ERROR"),
+    "stopped_asking": ("error", "Agent may act unasked", "high", "AGENT_ERROR"),
     "ran_other": ("error", "Another call ran than was approved", "high", "OTHER_CALL_RAN"),
     "stuck": ("error", "The session was paused", "high", "AGENT_ERROR"),
     "cut_off": ("error", "The answer was cut off", "high", "ANSWER_CUT_OFF"),

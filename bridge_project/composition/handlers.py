@@ -1,4 +1,4 @@
-"""Name the handlers of client messages, and who makes work trees for them."""
+"""Name the handlers of client messages, and who makes their work trees."""
 
 from collections.abc import Mapping
 from typing import Final

@@ -94,12 +94,12 @@ class Conf(BaseModel):
     """How many days a message is kept in the log. What a device that comes back is sent unasked is
     of the last 24 hours; older messages it asks for."""
     bridge_queue_ttl_seconds: types.Seconds | None = None
-    """The same in seconds; where it is set, it counts."""
+    """The same in seconds; it overrides that setting."""
     bridge_rate_limits: Literal["on", "off"] = "on"
     """`off` lifts every rate limit and the bound on connections without a token, for benchmarks and
     tests."""
     bridge_default_agent: str = ""
-    """The agent that `primary-agent` and an empty agent name mean."""
+    """The agent that starts when none (`primary-agent`) is named."""
     bridge_agents: types.FoundAgents = []
     """Which agents are looked for on this machine, comma between them; `off` looks for none.
     Default: all that docs/agents.md lists."""
@@ -131,9 +131,9 @@ class Conf(BaseModel):
     """Names of more push services that a device may use, besides Google's, Apple's, Mozilla's and
     Microsoft's; these may be in a private network and on any port. Comma between them."""
     bridge_notify_urls: types.NotifyUrls = ""
-    """Where else to say what no device has proven to have after 20 seconds: addresses as Apprise
-    takes them, white space between them, of ntfy, Gotify, Slack, Discord, Telegram, Pushover and
-    mail. They are secrets; docs/operations.md has examples."""
+    """Where else to say what no device has confirmed after 20 seconds: addresses as Apprise takes
+    them, white space between them, of ntfy, Gotify, Slack, Discord, Telegram, Pushover and mail.
+    They are secrets; docs/operations.md has examples."""
     bridge_notify_detail: Literal["quiet", "full"] = "quiet"
     """What is said there: `quiet`, that an agent needs somebody; `full`, the title and text too."""
     bridge_tls_cert: types.AbsolutePath | None = None

@@ -1,4 +1,4 @@
-"""Read what a program wrote to a terminal as that would show it. Pure.
+"""Render what a program wrote as a terminal would show it. Pure.
 
 The web client does the same, with colours (`devices_app/client/parts/terminal.js`); both are held
 to one table, `tests/fixtures/terminal_output.json`. What waits for a decision is not read so: there

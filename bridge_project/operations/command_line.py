@@ -23,7 +23,7 @@ Bridge between the coding agents on this machine and the devices that you paired
   agent-bridge qr             pair a phone: a new QR code, good for ten minutes
   agent-bridge hooks          connect the coding agent on this machine
   agent-bridge watch          a device in the terminal: see what arrives
-  agent-bridge doctor         what works, what does not, and the command that mends it
+  agent-bridge doctor         what works, what does not, and the command that fixes it
   agent-bridge admin          make a user of the admin site
   agent-bridge away           say that you are away, or (--back) at the machine
   agent-bridge trust [DIR]    let a repository's own programs run, or list those that may

@@ -69,12 +69,12 @@ class Commands:
         await self._send("session_interrupt")
 
     async def end(self) -> None:
-        """end: end the session; an observed one is only left"""
+        """end: end the session; a terminal's is only left"""
         await self._send("session_end", reason="user_request")
         self.console.current = None
 
     async def approve(self, number: str = "", option: str = "") -> None:
-        """approve [N [ID]]: approve the waiting call, or number N, in a way or by a rule"""
+        """approve [N [ID]]: approve the waiting call, or number N; ID: an option or rule"""
         if render.questions(asked := self._waiting(number)):
             raise Wrong("It is a question: `answer` it, or `reject` it.")
         await self._decide(asked, "approved", option=option)

@@ -10,6 +10,7 @@ from sessions_app.approvals.tool_call import MAIN_PARAMETERS, Question, question
 
 Message = dict[str, Any]
 
+UNNAMED: Final = "primary-agent"  # the protocol's name of an agent without another
 CALL_CHARS: Final = 600  # longest description of a call that waits for a decision
 DIM, BOLD, RED, GREEN, YELLOW, CYAN = 2, 1, 31, 32, 33, 36
 
@@ -62,7 +63,8 @@ def _content(name: str, body: Message) -> tuple[str, int, str] | None:
         case "session_started":
             one = _object(body.get("session"))
             where = one.get("working_directory") or "an unknown directory"
-            return "started", GREEN, plain(f"{one.get('agent')} in {where}")
+            agent = "an agent" if one.get("agent") == UNNAMED else one.get("agent")
+            return "started", GREEN, plain(f"{agent} in {where}")
         case "session_end":
             return "ended", GREEN, plain(body.get("reason"))
         case "UserPromptSubmit":
@@ -121,7 +123,7 @@ def _asks(body: Message) -> str:
 
 
 def _offer(rule: Message) -> str:
-    return f"and for this session {rule['label']}: {rule['covers']}. Not: {rule['not']}."
+    return f"for this session, {rule['label']} ({rule['covers']}; not {rule['not']})"
 
 
 def rule(one: Message) -> str:

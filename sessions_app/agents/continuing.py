@@ -15,7 +15,7 @@ ENDED = "It has ended."
 FORGOTTEN = "Its agent does not know it any more."
 OUTSIDE = "Its directory is outside of what the bridge may use (BRIDGE_ALLOWED_ROOTS)."
 NO_AGENT = "No agent here can continue it."
-JOINS = "Where it runs at the machine, it is joined: it goes on there and here at once."
+JOINS = "If it runs at the machine, it is joined: it goes on there and here."
 BUSY = "It works at the machine. It can be continued here once it is idle, or asks."
 
 

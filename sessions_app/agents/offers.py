@@ -14,7 +14,7 @@ from sessions_app.approvals.tool_call import usable_id
 
 PLAN: Final = "plan"  # the id of the option that has an agent plan first
 ON, OFF = "on", "off"
-NOT_OFFERED: Final = "option_id, value: the agent does not offer this choice, or not any more."
+NOT_OFFERED: Final = "The agent does not offer this choice, or not any more."
 
 # Words in the names of commands, options and values that change how an agent asks, of whichever
 # agent. One that only sounds so is refused too.

@@ -47,11 +47,8 @@ def get_session(session_pk: int) -> Session:
 
 
 def closed_error(session: Session) -> BridgeError:
-    """Return the error SESS_CLOSED, which says how to resume, if it can be (D60)."""
-    words = (
-        "The session was closed, for no device had joined it. Resume it: session_start with its id "
-        "and resume true."
-    )
+    """Return the error SESS_CLOSED, which says to resume it, if it can be (D60)."""
+    words = "The session was closed, for no device had joined it. Resume it first."
     message = words if session_view.is_resumable(session) else ""
     return BridgeError("SESS_CLOSED", message, session_id=session.session_id)
 

@@ -161,6 +161,6 @@ def active(session_pk: int) -> Session:
         why = f" ({session.reason.rstrip('.')})" if session.reason else ""
         words = f"The session is {_STATES[Session.Status(session.status)]}{why}."
         if session_view.is_resumable(session):
-            words += " Resume it: session_start with its id and resume true."
+            words += " Resume it first."
         raise BridgeError("SESS_NOT_ACTIVE", words, session_id=session.session_id)
     return session

@@ -31,7 +31,7 @@ from sessions_app.models import Session
 log = structlog.get_logger("bridge.agent")
 
 IDLE = "Nothing happened for half an hour."
-UNWATCHED = "No device had joined the session for the grace time."
+UNWATCHED = "No device was in the session for some minutes."
 # Until a process counts as dead: one whose database was away must renew its lease first.
 SURE_POLLS = 5
 

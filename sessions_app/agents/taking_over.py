@@ -26,7 +26,7 @@ from sessions_app.models import Session
 from sessions_app.observed import desk, processes
 
 BUSY = "It works at the machine: wait until it is idle, or asks."
-IDLE = "Its program runs at the machine. Say `take_over: end_terminal` to end that."
+IDLE = "Its program runs at the machine and must be ended first."
 MAY_RUN_IT = (
     "A program of this agent runs at the machine, and nothing tells which session it has open: "
     "end it there first."

@@ -131,7 +131,7 @@ def test_one_that_cannot_be_set_back_is_interrupted(bridge: Bridge, agent: str) 
             said = ask(phone, session, f"/stray yolo {agent}-{name}")
             assert said[-1]["payload"]["finish_reason"] == "stop", said
             assert "written" not in words(said)
-            told: dict[str, Any] = {"title": "The agent stopped asking", "priority": "high"}
+            told: dict[str, Any] = {"title": "Agent may act unasked", "priority": "high"}
             error = other.expect("notification", session_id=session, **told)["payload"]
             assert error["notification_type"] == "error" and "yolo" in error["body"]
             assert not (bridge.root / f"{agent}-{name}").exists()
@@ -147,7 +147,7 @@ def test_one_that_does_not_stop_either_is_ended(
     """Nor one of which nobody can see it, as no turn runs."""
     session = begin(bridge, phone, agent=agent)
     say(phone, session, does)
-    phone.expect("notification", session_id=session, title="The agent stopped asking")
+    phone.expect("notification", session_id=session, title="Agent may act unasked")
     wait_status(bridge, session, "paused")
     assert not (bridge.root / "never").exists()
 

@@ -114,7 +114,7 @@ def test_rules(bridge: Bridge) -> None:
         watch.until("connected to")
         watch.ask("start demo .", "-- started ")
         watch.ask("rules", "No rule: every call that changes something asks.")
-        watch.ask('say /tool Bash {"command": "pytest -q"}', "builds: and for this session ")
+        watch.ask('say /tool Bash {"command": "pytest -q"}', "builds: for this session, ")
         watch.ask("approve 1 builds", "-- Bash: approved", "Bash is over.")
         watch.ask('say /tool Bash {"command": "npm test"}', "[by your rule: builds and tests]")
         rule = re.compile(r"^1  builds and tests  \(.*, used 1 times\)$", re.MULTILINE)
@@ -172,7 +172,7 @@ def test_sessions(bridge: Bridge, sid: str, piped: Program) -> None:
     other = new_session()
     bridge.accept(hook("SessionStart", other, {"working_directory": str(bridge.root)}))
     try:
-        piped.until(f"started  primary-agent in {bridge.root}\n")
+        piped.until(f"started  an agent in {bridge.root}\n")
         listed = piped.ask("sessions", sid, other)
         for number, session_id in (("\\* 1", sid), ("  2", other)):
             assert re.search(rf"^{number}  {session_id}", listed, re.MULTILINE), listed

@@ -74,7 +74,7 @@ def test_a_form_takes_what_it_asks_for(page: Page) -> None:
 def test_a_message_that_is_taken_back(page: Page, bridge: Bridge) -> None:
     """What waits is withdrawn, or written again; neither is given to the agent."""
     say(page, "/do while not os.path.exists('go'): time.sleep(0.01)")
-    page.find(".prompt .meta", "Given to the agent")
+    page.find(".prompt .meta", "Delivered to agent")
     say(page, "never")
     page.tap(".prompt button", "Withdraw")
     page.find(".prompt .meta", "Withdrawn")
@@ -106,11 +106,11 @@ def test_a_message_for_later(page: Page) -> None:
 def test_a_message_that_the_agent_does_not_take(page: Page) -> None:
     """What became of it stands at it, and it can be sent again."""
     say(page, "/do agent.busy = ['busy'] * 5")
-    page.find(".prompt .meta", "Given to the agent")
+    page.find(".prompt .meta", "Delivered to agent")
     say(page, "hello")
     page.find(".prompt .meta", "Queued")
     page.find(".prompt .meta", "Not taken: the agent was busy")
-    page.tap(".prompt button", "Again")
+    page.tap(".prompt button", "Try again")
     page.wait_text("5 characters")
     assert page.js("document.querySelectorAll('.prompt .bubble').length") == 3
 

@@ -248,11 +248,11 @@ def test_what_is_decided_offline_waits_and_is_sent(make_page: MakePage, link: Li
 
 def test_what_is_decided_offline_can_be_withdrawn(make_page: MakePage, link: Link) -> None:
     page, session_id = approve_offline(make_page, link, "never.txt")
-    page.tap("dialog button", "Take it back")
+    page.tap("dialog button", "Withdraw")
     page.tap("dialog button", "Change…")
     page.type("dialog textarea", ".bak")
     approve(page)
-    page.tap("dialog button", "Take it back")
+    page.tap("dialog button", "Withdraw")
     page.find("dialog .primary", "Approve…")
     assert not page.js("document.querySelector('dialog .edit')"), "what it would not send"
     link.mend()

@@ -59,7 +59,7 @@ def test_past_sessions(place: Place, bridge: QuickBridge, page: Page) -> None:
     page.js("document.querySelector('#directory').value = arguments[0]", f"{root}/other")
     page.tap("summary", "Past sessions")
     page.find(".past .title", "of another place")
-    page.tap(".check span", "Of all directories")
+    page.tap(".check span", "All directories")
     page.find("button", "Show older ones")
     page.tap("button", "Show older ones")
     page.wait("document.querySelectorAll('.past li').length > 25")

@@ -383,7 +383,7 @@ def test_older_messages_that_do_not_come(make_bridge: MakeBridge, make_page: Mak
     page.wait(f"({SCROLLER}.scrollTop = 0, document.querySelector('.older').checkVisibility())")
     page.find(".older", "It did not work.")
     page.js("void (window.through = true)")
-    page.tap(".older button", "Again")
+    page.tap(".older button", "Try again")
     page.wait_gone("It did not work.")
     up = f"((list) => {{ list.scrollTop = 0; return {SHOWN}[0]?.includes(arguments[0]) }})"
     page.wait(f"{up}({SCROLLER})", "number 0.", what="the first message")

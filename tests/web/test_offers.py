@@ -73,7 +73,7 @@ def test_the_model_is_chosen(session: tuple[Page, str], script: Script) -> None:
     page.tap("header button", "Small")
     page.find("dialog select#option-brain")
     choose(page, "#option-brain", "large")
-    page.find("dialog .status", "It holds from the next step")
+    page.find("dialog .status", "It holds from the agent's next step")
     page.tap("dialog button", "Close")
     page.find("header button", "Large · Small")
     assert script.lines("set")[-1]["value"] == "large"
@@ -126,8 +126,8 @@ def test_a_plan_is_read_and_approved(make_page: MakePage, bridge: Bridge, phone:
     plan = "# The plan\\n\\n1. Read **all**\\n2. Write"
     say(page, f'/tool ExitPlanMode {{"plan": "{plan}"}}')
     page.find(".deciding .markdown strong", "all")
-    page.tap(".rule-offers summary", "Go on, and for this session…")
-    page.find(".rule-offer button", "Go on, and for this session: edits of files")
+    page.tap(".rule-offers summary", "Go on, allow this session…")
+    page.find(".rule-offer button", "Go on, allow this session: edits of files")
     page.tap(".reasons button", "Say what to change")
     page.type(".reasons input", "First the tests")
     page.tap(".reasons button", "Send")

@@ -32,7 +32,7 @@ def test_past_sessions(keeper: Keeper, bridge: QuickBridge, page: Page) -> None:
         page.wait("document.querySelector('.past .row-link').disabled")
         shoot(page, "greyed")
         at_the_desk.kill()
-    page.tap(".check span", "Of all directories")
+    page.tap(".check span", "All directories")
     page.find(".past .row-link", "Fix the parser")
     shoot(page, "listed")
     page.tap(".past .row-link", "Fix the parser")

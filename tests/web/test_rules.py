@@ -12,7 +12,7 @@ from tests.web.conftest import MakePage
 from tests.web.test_screens import check
 
 pytestmark = pytest.mark.web
-OFFER = "Approve, and for this session: builds and tests"
+OFFER = "Approve for this session: builds and tests"
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def session(make_page: MakePage, bridge: Bridge, phone: Phone) -> tuple[Page, st
 def test_a_rule_is_kept_shown_and_taken_back(session: tuple[Page, str]) -> None:
     page, _ = session
     say(page, '/tool Bash {"command": "pytest -q"}')
-    page.tap(".rule-offers summary", "Approve, and for this session…")
+    page.tap(".rule-offers summary", "Approve for this session…")
     page.find(".rule-offer .meta", "Not: installing, deploying")
     page.tap(".rule-offer button", OFFER)
     page.wait_text("Bash is over.")
@@ -35,21 +35,21 @@ def test_a_rule_is_kept_shown_and_taken_back(session: tuple[Page, str]) -> None:
     page.find("details.tool .whose", "by your rule: builds and tests")
     page.tap("header button", "1 rule")
     page.find("dialog .rule .meta", "used 1 time")
-    page.tap("dialog .rule button", "Take back")
+    page.tap("dialog .rule button", "Remove")
     page.find("dialog .empty", "Every call that changes something asks.")
     page.tap("dialog button", "Close")
     say(page, '/tool Bash {"command": "npm test"}')
-    page.find(".rule-offers summary", "Approve, and for this session…")
+    page.find(".rule-offers summary", "Approve for this session…")
 
 
 def test_its_screens(session: tuple[Page, str], axe: str) -> None:
     page, _ = session
     say(page, '/tool Bash {"command": "pytest -q"}')
     page.tap(".reasons button", "Reject and say why")
-    page.tap(".rule-offers summary", "Approve, and for this session…")
+    page.tap(".rule-offers summary", "Approve for this session…")
     check(page, axe, "Not: installing, deploying")
     page.tap(".deciding a", "Details")
-    page.tap("dialog .rule-offers summary", "Approve, and for this session…")
+    page.tap("dialog .rule-offers summary", "Approve for this session…")
     check(page, axe, "Not: installing, deploying")
     page.tap("dialog .rule-offer button", OFFER)
     page.tap("dialog button", "Done")

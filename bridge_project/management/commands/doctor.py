@@ -14,7 +14,7 @@ from bridge_project.operations.doctor.findings import as_json, as_lines, worst
 class Command(BaseCommand):
     help = (
         "Send an event the whole way, from the hook command to a device, and look at everything on"
-        " it: what works, what does not, and the command that mends it. Ends with 0 when nothing"
+        " it: what works, what does not, and the command that fixes it. Ends with 0 when nothing"
         " is broken, with 1 otherwise; it takes a few seconds, never more than about 20, and with"
         " --agent up to a minute more."
     )

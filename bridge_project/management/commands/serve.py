@@ -124,7 +124,7 @@ def _print_agents() -> None:
 
     kinds = {kind.name: kind for kind in registry.KINDS.values() if kind.real}
     known = [one for one in registry.listed() if one.name in kinds]
-    lines = [f"Agents (`primary-agent` is {registry.preferred()}):"]
+    lines = [f"Agents (default: {registry.preferred()}):"]
     for one in known:
         if one.can_start:
             about = " ".join(filter(None, (one.version, kinds[one.name].path(), one.reason)))

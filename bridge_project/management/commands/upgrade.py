@@ -81,7 +81,7 @@ def _check_way_back(*, dumped: bool) -> None:
         if dumped:
             return
         raise CommandError(
-            "The database is a server's, and is not copied here. Dump it (pg_dump), then:"
+            "PostgreSQL is not copied here. Dump it (pg_dump), then:"
             f" `{make_command(conf, 'upgrade', '--dumped')}`. Nothing was changed."
         )
     size, mb = database.stat().st_size, 2**20

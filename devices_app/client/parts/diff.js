@@ -5,7 +5,7 @@ import { visibleCode } from "./text.js";
 
 const LINES_AT_ONCE = 400; // at first; each tap shows as many again as there are
 
-export const SAY = "Tap a line to say something of it.";
+export const SAY = "Tap a line to comment on it.";
 const SIGNS = { added: "+", removed: "−", context: " " };
 const NAMES = { added: "added", removed: "removed", context: "" };
 /** @type {Record<string, DiffText["type"]>} */
@@ -41,7 +41,7 @@ function line({ type, content }) {
  * @param {Omit<Lines, "lines">} [place] of which file they are
  */
 export function diffLines(lines, place) {
-  const node = h("div.diff", { tabindex: "0", role: "group", "aria-label": "Difference" });
+  const node = h("div.diff", { tabindex: "0", role: "group", "aria-label": "Diff" });
   if (place) node.about = { ...place, lines }; // a person may say something of them
   let drawn = 0;
   const { more, show } = pager(LINES_AT_ONCE, "lines", (to) => {

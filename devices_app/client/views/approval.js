@@ -52,7 +52,7 @@ export function openApproval(key, { model, go }, closed) {
   const content = [
     form?.node ?? [h(`p.risk.risk-${risk}`, {}, RISK[risk]), whole(approval, go)],
     form ? answers.map((one) => h("p", {}, visible(one.join(": ")))) : changes(params, changed),
-    approval.rewritten && h("p.note", {}, "A hook of the agent changed this call: so it will run."),
+    approval.rewritten && h("p.note", {}, "A hook changed this call: it will run as shown."),
     approval.reasoning && [h("h2", {}, "Why"), h("p", {}, visible(approval.reasoning))],
     h("dl.facts", {}, factsOf(facts)),
   ];
@@ -153,7 +153,7 @@ function decider(approval, model, { open, done }) {
     decided: done,
     sent: () => [],
     failed: () => [button("button.primary", retry, "Try again")],
-    waiting: () => [button("button", withdraw, "Take it back")],
+    waiting: () => [button("button", withdraw, "Withdraw")],
     open: () => {
       const rejects = waysOf(approval, "reject_once", refuse()).map(([id, label]) =>
         button("button.reject", () => decide("rejected", null, optionOf(id)), label),
@@ -162,7 +162,7 @@ function decider(approval, model, { open, done }) {
         approveButtons(approval, () => decide("approved", null, optionOf(id)), label),
       );
       const keep = (/** @type {string} */ id) => decide("approved", null, { remember: id });
-      const rules = ruleButtons(approval, keep, plans ? "Go on, and for this session" : undefined);
+      const rules = ruleButtons(approval, keep, plans ? "Go on, allow this session" : undefined);
       const refused = (/** @type {string} */ why) =>
         decide("rejected", null, why ? { reason: why } : {});
       /** @type {[string?, string?]} */

@@ -120,7 +120,7 @@ export function changesView(id, { model }) {
     const spoken = h("span.unseen", {}, `${name}: `);
     const signs = [h("span.plus", {}, `+${additions}`), " ", h("span.minus", {}, `−${deletions}`)];
     const counts = h("span.counts", { hidden: additions + deletions === 0 }, signs);
-    const mark = more.conflicted ? "in conflict" : more.filtered ? "known to its filter only" : "";
+    const mark = more.conflicted ? "in conflict" : more.filtered ? "unchanged? (git filter)" : "";
     const kind = h(`span.status.${status}`, { title: name }, letter, spoken);
     const details = h(
       "details",
@@ -149,7 +149,7 @@ export function changesView(id, { model }) {
         staged.map((file) => oneFile(file, several && !both)),
         both && h("h3.part", {}, "Not staged"),
         loose.map((file) => oneFile(file, several && !both)),
-        !several && !loose.length && !staged.length && h("p.meta", {}, "There is no difference."),
+        !several && !loose.length && !staged.length && h("p.meta", {}, "The diff is empty."),
       );
     } catch (/** @type {any} */ error) {
       const again = button("button", () => diff(path, place), "Try again");

@@ -88,7 +88,7 @@ export function chatView(id, app, target = "") {
     else if (isGone()) setText(words, "");
     else setText(words, isOver ? beginning : state);
     more.hidden = !started || asking !== null || isOver || isGone() || (whole && !isReady());
-    setText(more, trouble ? "Again" : "Load older messages");
+    setText(more, trouble ? "Try again" : "Load older messages");
   };
 
   // What came while the storage was read, or could not be stored, stays at the end.

@@ -108,7 +108,7 @@ function takeBack({ key, text, attached }, { model, id, edit }) {
 
 /** @param {Prompt} item @param {ItemApp} _ */
 function sayAgain({ text, attached = [] }, { model, id }) {
-  const again = button("button", () => say(), "Again");
+  const again = button("button", () => say(), "Try again");
   const say = async () => {
     again.disabled = true;
     try {
@@ -126,7 +126,7 @@ function sayAgain({ text, attached = [] }, { model, id }) {
 const STANDS = {
   bridge: "At the bridge",
   queued: "Queued",
-  given: "Given to the agent",
+  given: "Delivered to agent",
   withdrawn: "Withdrawn",
   refused: "Not taken: the agent was busy",
 };
@@ -149,7 +149,7 @@ function updateAnswer(node, item) {
   /** @type {Record<string, string>} */
   const ends = {
     error: "The turn ended with an error.",
-    length: "Cut: the answer reached its greatest length.",
+    length: "Cut off: it reached the maximum length.",
     stopped: "Stopped before it was done.",
   };
   const cost = item.usage ? usage(item.usage) : "";

@@ -30,7 +30,7 @@ export function askContinue(ends, act, note) {
       h(
         "div.finding.bad",
         {},
-        "Its program still runs at the machine, and is ended: two that write would lose one half." +
+        "Its program still runs at the machine and is ended: two writers would lose messages." +
           " What it asks there is refused, what was typed there and not sent is gone.",
       ),
   ];

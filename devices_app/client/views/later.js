@@ -6,7 +6,7 @@ import { clock } from "../parts/text.js";
 import { DAYS, fieldTime, limitEnd } from "../store/later.js";
 
 const HOUR = 3_600_000;
-const INTO = "Into what it does at the moment, not after it.";
+const INTO = "It is read while the agent works, not after.";
 
 /**
  * Ask when; `send` is given it as the fields of a message.
@@ -28,7 +28,7 @@ export function askWhen(id, model, send) {
   };
   const into = button("button.wide", () => choose({ when: "now" }), "Now");
   into.disabled = true;
-  const how = h("p.hint", { role: "status" }, "Asking whether its program takes it in…");
+  const how = h("p.hint", { role: "status" }, "Asking whether it can take it now…");
   const isBusy = (turn ?? "idle") !== "idle";
   if (isBusy)
     model.call("http", "/info").then(
@@ -36,7 +36,7 @@ export function askWhen(id, model, send) {
         const { steers } =
           agents.find((/** @type {AgentEntry} */ { name }) => name === agent) ?? {};
         into.disabled = !steers;
-        setText(how, steers ? INTO : "Its program takes nothing in while it works.");
+        setText(how, steers ? INTO : "This agent takes no messages while it works.");
       },
       (error) => setText(how, error.message),
     );
@@ -51,7 +51,7 @@ export function askWhen(id, model, send) {
     isBusy && [into, how],
     h("label", { for: "when" }, "Not before"),
     time,
-    h("p.hint", {}, "It waits at the bridge, and goes on with the session then."),
+    h("p.hint", {}, "It waits at the bridge and is sent then."),
     end &&
       button(
         "button.wide",

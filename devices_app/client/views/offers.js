@@ -28,7 +28,7 @@ export const optionFields = (options, choose) =>
     const select = h(
       "select",
       { id, on: { change } },
-      !chosen && h("option", { value: "", disabled: true, selected: true }, "As the agent has it"),
+      !chosen && h("option", { value: "", disabled: true, selected: true }, "Agent's default"),
       option.choices.map(({ value, name: words }) =>
         h("option", { value, selected: value === option.value }, visible(words)),
       ),
@@ -57,7 +57,7 @@ export function openOffers(id, { model }, closed) {
     try {
       const payload = { session_id: id, option_id: option.id, value };
       await model.call("ask", "session_set", payload);
-      said.textContent = "It holds from the next step of the agent on.";
+      said.textContent = "It holds from the agent's next step on.";
     } catch (/** @type {any} */ error) {
       said.textContent = "";
       toast(error.message, "warn");

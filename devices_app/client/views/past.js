@@ -25,7 +25,7 @@ export function pastView({ model, go }, chosen) {
     {},
     h("label", { for: "past-search" }, "Search"),
     search,
-    h("label.check", {}, everywhere, h("span", {}, "Of all directories")),
+    h("label.check", {}, everywhere, h("span", {}, "All directories")),
   );
   const node = h("div.past", {}, asks, said, list, more);
   let last = ""; // time of the oldest that is shown

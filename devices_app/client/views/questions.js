@@ -1,4 +1,4 @@
-// Show an agent's questions: their choices, and a field for an answer in other words.
+// Show an agent's questions: their choices, and a field for another answer.
 
 import { h } from "../parts/dom.js";
 import { visible } from "../parts/text.js";
@@ -29,7 +29,7 @@ export function questionForm(questions, { readOnly, changed }) {
         about: typeof description === "string" ? description : "",
         box: h("input", { type, name: `question-${number}`, disabled: readOnly }),
       }));
-    const what = choices.length ? "In other words" : "Your answer";
+    const what = choices.length ? "Another answer" : "Your answer";
     const other = h("input", { type: "text", "aria-label": `${what}: ${question}` });
     other.placeholder = what;
     const node = h(

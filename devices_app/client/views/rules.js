@@ -18,7 +18,7 @@ const REASON_CHARS = 2000;
 export function ruleButtons(
   { remember, risk_level: risk },
   approve,
-  words = "Approve, and for this session",
+  words = "Approve for this session",
 ) {
   const offers = (remember ?? []).map((rule) => {
     const label = `${words}: ${oneLine(rule.label)}`;
@@ -101,7 +101,7 @@ export function openRules(id, { model }, closed) {
       }
     };
     const words = h("div", {}, h("span.title", {}, visible(rule.label)), h("span.meta", {}, used));
-    return h("li.rule", {}, words, button("button", gone, "Take back"));
+    return h("li.rule", {}, words, button("button", gone, "Remove"));
   };
   const about = h(
     "p.meta",

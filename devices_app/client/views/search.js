@@ -38,7 +38,7 @@ export function searchView({ model, go }) {
   const said = h("p.meta", { role: "status" });
   const list = h("ul.rows.hits");
   const more = button("button.wide", () => look(true), "Show more");
-  const again = button("button.wide", () => look(), "Again");
+  const again = button("button.wide", () => look(), "Try again");
   const connection = connectionSign({ model, go });
   const node = screen(
     "Search",

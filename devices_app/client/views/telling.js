@@ -10,11 +10,11 @@ const KINDS = [
   ["task_complete", "An agent is done"],
   ["error", "Something failed"],
   ["agent_idle", "An agent waits for your next message"],
-  ["agent_notification", "What agents say besides"],
+  ["agent_notification", "Other news from agents"],
   ["approval_decided", "What was decided, here or elsewhere"],
 ];
 const MINUTES = [0, 5, 10, 15, 30, 60];
-const PASSES = "What an agent of high or critical risk asks is told all the same.";
+const PASSES = "Approvals of high or critical risk are always announced.";
 const NIGHT = { from: "22:00", to: "07:00" };
 
 /**
@@ -71,7 +71,7 @@ export function tellingSection(model) {
     {},
     h("legend", {}, "What this device is told"),
     kinds.map((one) => one.node),
-    h("label", { for: "reminder" }, "Remind of an approval that still waits"),
+    h("label", { for: "reminder" }, "Remind me of a waiting approval"),
     reminder,
     h("label.choice", {}, isQuiet, "Quiet hours"),
     hours,

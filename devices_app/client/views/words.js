@@ -30,14 +30,14 @@ async function collect(place, model, { key, can, go, send }) {
   const keep = () =>
     model
       .keepDraft(key, words.length ? JSON.stringify(words) : "")
-      .catch(() => toast("Your words could not be kept: the storage is full or refused.", "warn"));
+      .catch(() => toast("Comments could not be kept: the storage is full or refused.", "warn"));
 
   // -- one word
   const where = h("p.meta", { role: "status" });
-  const about = { rows: "2", "aria-label": "Your words", placeholder: "What about it?" };
+  const about = { rows: "2", "aria-label": "Comment", placeholder: "What about it?" };
   const area = h("textarea", about);
   const add = h("button.primary", { type: "submit" }, "Add");
-  const hint = h("p.hint", {}, "Tap another line to reach to there.");
+  const hint = h("p.hint", {}, "Tap another line to extend it.");
   const foot = h(
     "div.actions",
     {},
@@ -64,7 +64,7 @@ async function collect(place, model, { key, can, go, send }) {
     words.push({ ...present(), text: area.value.trim() });
     keep();
     leave();
-    announce(counted(words.length, "word"));
+    announce(counted(words.length, "comment"));
     return paint();
   };
   /** @param {Element_} line */
@@ -119,7 +119,7 @@ async function collect(place, model, { key, can, go, send }) {
   /** @param {Word} word */
   const item = (word) => {
     const named = oneLine(placeOf(word));
-    const text = h("textarea", { rows: "2", "aria-label": `Your words at ${named}` });
+    const text = h("textarea", { rows: "2", "aria-label": `Comment on ${named}` });
     text.value = word.text;
     text.addEventListener("input", () => {
       word.text = text.value;
@@ -137,7 +137,7 @@ async function collect(place, model, { key, can, go, send }) {
   const paint = () => {
     bar.hidden = !words.length || !can();
     place.classList.toggle("takes-words", can());
-    setText(summary, counted(words.length, "word"));
+    setText(summary, counted(words.length, "comment"));
     const name = (/** @type {Word} */ word) =>
       names.get(word) ?? names.set(word, String(names.size)).get(word);
     keyed(list, words, { key: name, make: item });

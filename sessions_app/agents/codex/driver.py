@@ -67,7 +67,7 @@ NOT_ITS_SERVER: Final = (
     "This codex does not answer as its app-server does. Install a newer one (docs/agents.md)."
 )
 _NO_FORMS: Final = (
-    "A server of tools asks for something that the bridge cannot show, so it was declined."
+    "An MCP server asks for something that the bridge cannot show, so it was declined."
 )
 _NO_ITEM: Final = "The agent did not say what it would change, so it was rejected."
 _REFUSED: Final = "I did not approve the call of {tool} ({call}): {reason}"
