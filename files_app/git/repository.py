@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+from pathlib import Path
 
 from bridge_project.kernel import limits, mounts
 from bridge_project.kernel.errors import BridgeError, Ignoring
@@ -66,11 +67,15 @@ def _check_files(place: Repository) -> None:
 
 
 def _check_owner(place: Repository) -> None:
-    """Refuse another user's repository, as git does, unless `safe.directory` names it."""
+    """Refuse another user's repository, as git does, unless `safe.directory` names it.
+
+    It may name all below a directory, as ``/srv/*``.
+    """
     parts = (place.top, place.git_dir, place.common_dir)
     with translate_os_errors():
         foreign = any(os.stat(path).st_uid != os.geteuid() for path in parts)
-    if foreign and not {"*", place.top}.intersection(_safe_directories()):
+    named = {"*", place.top, *(f"{above}/*" for above in map(str, Path(place.top).parents))}
+    if foreign and not named.intersection(_safe_directories()):
         raise git_error(
             "The repository belongs to another user. To trust it: git config --global --add"
             f" safe.directory {place.top}"

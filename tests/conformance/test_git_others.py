@@ -325,8 +325,9 @@ def test_the_users_ignores_and_filters(home: Path, repository: Repository, work:
 def test_somebody_elses_repository(home: Path, changed: Repository, work: Work) -> None:
     """As git does it: refused, unless the user has called it safe."""
     os.chown(changed.path / ".git", 65534, 65534)
-    own = str(changed.path)
-    for safe, shown in (("/elsewhere", False), (own, True), ("", False), ("*", True)):
+    own, above = str(changed.path), f"{changed.path.parent}/*"
+    safes = (("/elsewhere/*", False), (own, True), ("", False), (above, True), ("", False))
+    for safe, shown in (*safes, ("*", True)):
         with (home / ".gitconfig").open("a") as file:
             file.write(f'[safe]\n\tdirectory = "{safe}"\n')
         if shown:

@@ -10,6 +10,7 @@ from tests.conformance import agents
 from tests.conformance.agent_tools import Script, wait_status
 from tests.conformance.approvals import pre
 from tests.conformance.bridge import Bridge
+from tests.conformance.phone import Phone
 from tests.conformance.samples import hook, new_session
 from tests.hooks.scripted import fixture
 from tests.live.test_real_hooks import Agent
@@ -332,3 +333,18 @@ def test_ten_thousand_rows(make_page: MakePage, bridge: Bridge) -> None:
     post_prompts(bridge, session_id, ROWS, ROWS + 5)
     page.tap(".newer", "5 new")
     page.wait_text(f"prompt {ROWS + 4} of many")
+
+
+@pytest.mark.parametrize("size", [(740, 170), (180, 200)], ids=["lying", "large letters"])
+def test_what_is_written_is_seen_above_the_keyboard(
+    make_page: MakePage, bridge: Bridge, phone: Phone, size: tuple[int, int]
+) -> None:
+    page = make_page(bridge).pair()
+    page.open(f"s/{agents.begin(bridge, phone)}").find(".composer textarea")
+    page.show_as(PHONE | dict(zip(("width", "height"), size, strict=True)))
+    page.js("document.querySelector('.composer textarea').focus()")
+    page.wait(
+        "(({ top, bottom, width }) => top >= 0 && bottom <= innerHeight && width > 120)"
+        "(document.querySelector('.composer textarea').getBoundingClientRect())"
+    )
+    assert page.js("innerHeight") == size[1]

@@ -10,8 +10,9 @@ from tests.conformance.bridge import Bridge
 from tests.conformance.phone import Phone
 from tests.servers import wait_until
 from tests.web.actions import say
-from tests.web.browser import Page
+from tests.web.browser import NETWORK, Page
 from tests.web.conftest import ROOM, MakePage
+from tests.web.link import Link
 from tests.web.test_screens import check
 
 pytestmark = pytest.mark.web
@@ -111,6 +112,22 @@ def test_a_file_is_completed(session: tuple[Page, str]) -> None:
     page.type(".composer textarea", "Look at @sm")
     page.tap(".completions li", "src/main.py")
     page.wait("document.querySelector('.composer textarea').value === 'Look at @src/main.py '")
+
+
+def test_a_file_is_completed_when_the_bridge_is_back(make_page: MakePage, link: Link) -> None:
+    (link.bridge.root / "small.py").write_text("x")
+    page = make_page(link.bridge).pair()
+    with link.bridge.phones() as (phone,):
+        session = agents.begin(link.bridge, phone)
+        page.open(f"s/{session}").wait_ready()
+        page.expected.append(NETWORK)
+        page.wait_whole()
+        link.cut()
+        page.wait("document.querySelector('.connection').innerText === 'Offline'")
+        page.type(".composer textarea", "Look at @sma")
+        link.mend()
+        page.tap(".completions li", "small.py")
+        page.wait("document.querySelector('.composer textarea').value === 'Look at @small.py '")
 
 
 def test_what_changes_how_it_asks_is_not_sent(session: tuple[Page, str]) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.conformance.approvals import post, pre
-from tests.conformance.samples import hook, new_session
+from tests.conformance.samples import hook, new_session, prompt
 from tests.conformance.terminal import SOONER, Terminal
 from tests.servers import wait_until
 from tests.web.actions import close_sheet, open_approval
@@ -183,3 +183,19 @@ def test_away(make_bridge: MakeBridge, make_page: MakePage) -> None:
     with bridge.phones(1) as (phone,):
         phone.request("presence_set", {"away": False})
     page.find(".away[aria-pressed=false]")
+
+
+def test_who_is_back_is_not_away_again(make_bridge: MakeBridge, make_page: MakePage) -> None:
+    """What this device has said before comes again with a reload, and is older."""
+    bridge = make_bridge()
+    page = make_page(bridge).pair()
+    page.tap(".away", "Away")
+    page.find(".away[aria-pressed=true]")
+    bridge.accept(prompt(new_session(), "at the desk"))
+    page.find(".away[aria-pressed=false]")
+    page.open("").wait_ready()
+    bridge.accept(prompt(new_session(), "behind what comes again"))
+    page.find(".row-link", "behind what comes again")
+    page.find(".away[aria-pressed=false]")
+    page.open("wrong").find("h1", "What is wrong?")
+    assert "undefined" not in page.text

@@ -80,7 +80,9 @@ const FOLDS = {
     const { finish_reason: reason, usage = null, interrupted = false } = row.payload;
     change(answer(chat, row), { done: true, reason: interrupted ? "stopped" : reason, usage });
     if (reason === "tool_call") return;
-    const asked = chat.items.findLast(({ kind }) => kind === "prompt");
+    const asked = /** @type {Prompt | undefined} */ (
+      chat.items.findLast(({ kind }) => kind === "prompt")
+    );
     if (asked?.state === "bridge") change(asked, { state: "given" }); // on a device that came later
     const next = chat.queued.shift();
     if (!next) return;

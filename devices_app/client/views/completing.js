@@ -112,6 +112,12 @@ export function completing(area, id, model) {
     show([]);
   };
 
+  let dismissed = ""; // the text for which a person has closed the list
+  const dismiss = () => {
+    dismissed = area.value;
+    close();
+  };
+
   /** @param {number} index */
   const take = (index) => {
     const word = wordAt(area.value, area.selectionStart);
@@ -160,15 +166,26 @@ export function completing(area, id, model) {
       ArrowUp: () => mark(at - 1),
       Enter: () => take(at),
       Tab: () => take(at),
-      Escape: close,
+      Escape: dismiss,
     });
     if (!steps[event.key] || event.shiftKey) return;
     event.preventDefault();
     event.stopImmediatePropagation();
     steps[event.key]();
   });
+  // Commands, or the connection, may come after what was typed.
+  const state = () => `${model.connection.phase} ${model.home.sessions[id]?.commands?.length}`;
+  let known = state();
+  const leave = model.follow(() => {
+    if (!node.isConnected) return leave();
+    if (state() === known) return undefined;
+    known = state();
+    const waits = !found.length && area.value !== dismissed && document.activeElement === area;
+    return waits && look();
+  });
+
   area.addEventListener("input", look);
-  area.addEventListener("blur", close);
+  area.addEventListener("blur", dismiss);
   show([]);
   look();
   return node;

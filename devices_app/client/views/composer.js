@@ -61,8 +61,12 @@ export function composer(id, app, sent) {
   const complete = async () => {
     if (completes || !/(^|\s)[/@]/.test(area.value)) return;
     completes = true;
-    const { completing } = await import("./completing.js");
-    line.before(completing(area, id, model));
+    try {
+      const { completing } = await import("./completing.js");
+      line.before(completing(area, id, model));
+    } catch {
+      completes = false; // offline: `paint` tries again
+    }
   };
 
   const grow = () => {
@@ -139,6 +143,7 @@ export function composer(id, app, sent) {
 
   const paint = () => {
     grow();
+    if (model.connection.phase === "ready") complete();
     paintOutgoing(waiting, id, model);
     const session = model.home.sessions[id];
     const observed = session?.kind === "observed";

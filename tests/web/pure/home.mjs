@@ -264,6 +264,16 @@ test("what became of a message stands at it, and its turn begins where it was gi
   assert.equal(chat.items[0].text, "two"); // nothing waits any more
 });
 
+test("an older word about being away does not undo a newer one", () => {
+  const presence = (away, since) => message("presence_state", { away, device: null, since });
+  const back = fold([
+    presence(true, "2026-01-31T12:00:00Z"),
+    presence(false, "2026-01-31T12:01:00Z"),
+  ]);
+  assert.equal(fold([presence(true, "2026-01-31T12:00:00Z")], back).presence.away, false);
+  assert.equal(fold([presence(true, "2026-01-31T12:02:00Z")], back).presence.away, true);
+});
+
 test("what waits for a time begins where it was given, and holds nothing up", () => {
   const event = (text, id, more) =>
     message("agent_event", {
@@ -287,7 +297,7 @@ test("what waits for a time begins where it was given, and holds nothing up", ()
     chat.items.filter(({ text }) => text).map(({ text, state: at }) => [text, at ?? ""]);
   assert.deepEqual(shown(), [
     ["for later", "queued"],
-    ["next", "bridge"],
+    ["next", "given"],
     ["an answer", ""],
   ]);
   foldChat(chat, [stream("start", "b"), state("1", "given")]);
