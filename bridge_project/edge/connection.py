@@ -22,6 +22,7 @@ from zope.interface import implementer
 
 from bridge_project.kernel import limits
 from bridge_project.kernel.config import Conf, ConfError
+from bridge_project.kernel.place import short
 from bridge_project.kernel.text import network_of
 from bridge_project.network.certificate_files import Certificates
 from bridge_project.network.certificates import load_or_renew
@@ -283,8 +284,8 @@ def listen(
 def _cannot_listen(setting: str, address: str, port: int, error: OSError) -> ConfError:
     if error.errno == errno.EADDRINUSE:
         return ConfError(
-            f"{setting}: port {port} is in use by another program; stop it, or set {setting}"
-            " to a free port"
+            f"{setting}: port {port} is in use by another program. Stop it, or set a free one:"
+            f" `{setting}={port + 1000} {short('run')}` (to last, in the data directory's `.env`)"
         )
     if error.errno == errno.EADDRNOTAVAIL:
         return ConfError(f"BRIDGE_HOST: {address} is not an address of this machine")

@@ -35,7 +35,7 @@ revoke_device, upgrade; docs/operations.md has when."""
 
 def main() -> int:
     """Run `sys.argv`; return the exit status."""
-    if sys.argv[1:] == ["--version"]:
+    if sys.argv[1:] in (["--version"], ["version"]):  # else the second is Django's
         print(__version__)
         return 0
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "bridge_project.settings")

@@ -11,6 +11,7 @@ from django.db import connection
 
 from bridge_project.kernel.config import Conf
 from bridge_project.kernel.data_files import files
+from bridge_project.kernel.own_commands import make_command
 from bridge_project.kernel.private_files import write_private_file
 from bridge_project.network import server_address
 from bridge_project.protocol.types import now_text
@@ -34,7 +35,8 @@ class Identity:
         here = server_address.recorded(self.conf)
         if here is None:
             where = f"the data directory {self.conf.bridge_data_dir}"
-            raise Lost(f"no bridge has been started with {where} yet, or since its restore")
+            begun = f"no bridge has been started with {where} yet, or since its restore"
+            raise Lost(f"{begun}: `{make_command(self.conf, 'run')}`")
         try:
             if not self._is_valid():
                 name = f"watch on {socket.gethostname()}"[:70]

@@ -1,6 +1,7 @@
 """A migration that fails, is killed or has no room, a newer database: `make upgrade`, starts."""
 
 import os
+import shlex
 import subprocess
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -70,10 +71,10 @@ def applied(file: Path) -> int:
     return int(query(file, asked)[0][0])
 
 
-def run_for_real(bridge: Bridge) -> None:
+def run_for_real(bridge: Bridge, *words: str) -> None:
     """Start `manage.py serve` as a user does: `upgrade` looks at what it stops."""
     with bridge.log.open("ab") as log:
-        bridge.process = Bridge.popen(bridge, ["manage.py", "serve"], log)
+        bridge.process = Bridge.popen(bridge, ["manage.py", "serve", *words], log)
     bridge.wait_ready()
 
 
@@ -110,11 +111,13 @@ def test_a_migration_that_fails_is_undone_and_a_later_upgrade_succeeds(versions:
     assert_old_goes_on(versions, 3)
 
     versions.fail.unlink()
-    run_for_real(versions.old)
+    run_for_real(versions.old, "--keep-agents", str(versions.old.root))
     done = upgrade(versions.next)
     assert done.returncode == 0 and versions.old.ended(PATIENCE) == 0, done
     assert "The database is up to date (2 migrations)" in done.stdout
-    assert "Start it again, with the same settings: `" in done.stdout and "make run`" in done.stdout
+    again = shlex.quote(shlex.join(["--keep-agents", str(versions.old.root)]))
+    assert "Start it again, with the same settings: `" in done.stdout
+    assert f"make run ARGS={again}`" in done.stdout
     (copy,) = versions.copies()
     assert applied(copy) == 0 and str(copy) in done.stdout
     versions.start_next()

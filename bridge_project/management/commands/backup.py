@@ -35,7 +35,7 @@ class Command(BaseCommand):
         if target.is_dir():
             target /= f"bridge-{now_name()}.tar.gz"
         manifest = backup.back_up(conf, target)
-        size = f"{target.stat().st_size / 2**20:.1f} MB"
+        size = f"{target.stat().st_size / 2**10:,.0f} KB"
         self.stdout.write(f"Saved {len(manifest.files)} files ({size}) in {target}")
         if backup.DATABASE not in manifest.files:
             self.stderr.write(DUMP)

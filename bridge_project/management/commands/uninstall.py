@@ -4,6 +4,7 @@ import contextlib
 import os
 import shlex
 import shutil
+import sys
 from pathlib import Path
 from typing import Any, Final
 
@@ -52,6 +53,9 @@ class Command(BaseCommand):
             if removing and kept.is_relative_to(directory):
                 text = f"{directory} holds more than the bridge's data ({kept})"
                 raise CommandError(f"{text}: remove that by hand. Nothing was done.")
+        question = f"Remove all in {directory}, devices and backups too? [y/N] "
+        if removing and sys.stdin.isatty() and input(question).strip().lower() not in ("y", "yes"):
+            raise CommandError("Nothing was done.")
         if service.stop(conf, service.running_unit(conf)):
             self.stdout.write("The running bridge is stopped, and its agents with it.")
         call_command("install_hooks", "--remove", "--yes", stdout=self.stdout)

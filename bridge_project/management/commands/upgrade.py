@@ -38,7 +38,7 @@ class Command(BaseCommand):
         names = migrations.pending()
         if names:
             _check_way_back(dumped=options["dumped"])
-        unit = service.running_unit(conf)
+        unit, given = service.running_unit(conf), service.words_of_running(conf)
         sockets.keep_mark().touch()  # what agents do goes on, and the next start finds it (D79)
         if stopped := service.stop(conf, unit):
             self.stdout.write("The bridge was stopped.")
@@ -58,7 +58,7 @@ class Command(BaseCommand):
             service.start(conf, unit)
             self.stdout.write(f"{unit.name} runs again, version {__version__}.")
         else:
-            run = make_command(conf, "run")
+            run = make_command(conf, "run", given)
             again = "Start it again, with the same settings" if stopped else "Start it"
             self.stdout.write(f"This is version {__version__}. {again}: `{run}`")
 

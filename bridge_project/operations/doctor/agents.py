@@ -18,6 +18,7 @@ from sessions_app.agents.events import AgentDied, TurnEnded
 from sessions_app.agents.host import sockets
 from sessions_app.agents.process import groups
 
+ABSENT: Final = "is not installed, or not where the bridge looks."  # else there is more to say
 DEMO_SECONDS: Final = 4.0  # it needs a tenth of one
 REAL_SECONDS: Final = limits.AGENT_START_SECONDS  # as long as the bridge itself waits for it
 
@@ -25,8 +26,14 @@ REAL_SECONDS: Final = limits.AGENT_START_SECONDS  # as long as the bridge itself
 def agents(seen: Snapshot) -> list[Finding]:
     """Check every agent, and start only demo, in a temporary directory."""
     registry.load()
-    kinds = registry.KINDS.values()
-    return [_check_real(seen, kind) if kind.real else _try(seen, kind) for kind in kinds]
+    found, missing = [], []
+    for kind in registry.KINDS.values():
+        one = _check_real(seen, kind) if kind.real else _try(seen, kind)
+        if one is None:
+            missing.append(kind.name)
+        else:
+            found.append(one)
+    return [*found, *([ok(f"Not set up here: {', '.join(missing)}.")] if missing else [])]
 
 
 def hosts(seen: Snapshot) -> Finding:
@@ -47,8 +54,11 @@ def hosts(seen: Snapshot) -> Finding:
     return ok(text.strip() or "No agent runs.")
 
 
-def _check_real(seen: Snapshot, kind: AgentKind) -> Finding:
-    """Check a real agent without starting it; warn of one that the settings name."""
+def _check_real(seen: Snapshot, kind: AgentKind) -> Finding | None:
+    """Check a real agent without starting it.
+
+    None if it is not installed, and nobody has named it.
+    """
     start, name, conf = _start_command(seen, kind), kind.name, seen.conf
     if (reason := kind.problem()) is not None:
         text = f"{name} cannot start here: {reason}"
@@ -58,7 +68,7 @@ def _check_real(seen: Snapshot, kind: AgentKind) -> Finding:
             return broken(f"{text} BRIDGE_DEFAULT_AGENT names it.", *_remedies(seen, kind), without)
         if name in conf.bridge_acp_agents:
             return warning(text, *_remedies(seen, kind))
-        return ok(f"{name} is not set up here: {reason}")
+        return None if reason.endswith(ABSENT) else ok(f"{name} is not set up here: {reason}")
     # The bridge that runs may have another PATH than this terminal.
     bridges = {one["name"]: one for one in seen.info.get("agents", [])}
     report = bridges.get(name, {})

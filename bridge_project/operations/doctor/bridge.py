@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 from cryptography import x509
 
+from bridge_project import __version__
 from bridge_project.kernel import limits
 from bridge_project.kernel.config import ConfError
 from bridge_project.network import server_address, transport
@@ -36,6 +37,9 @@ def running(seen: Snapshot) -> Finding:
         bad = [name for name, word in body.get("checks", {}).items() if word != "healthy"]
         return broken(f"It runs{where} but is not well: {', '.join(bad)}.", seen.log_tail)
     version = body.get("version", f"unknown: it answers {status}")
+    if version != __version__ and "version" in body:
+        text = f"It runs{where} (process {seen.holder}) and is version {version};"
+        return warning(f"{text} this is {__version__}.", seen.make("upgrade"))
     return ok(f"It runs{where} (process {seen.holder}, version {version}).")
 
 
