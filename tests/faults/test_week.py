@@ -219,7 +219,11 @@ def test_a_week(watched: Bridge) -> None:
     post(watched, FIRST, [], rng)
     looks: list[Look] = []
     for number in range(PARTS):
-        part(watched, tokens, rng)
+        try:
+            part(watched, tokens, rng)
+        except BaseException as error:
+            error.add_note(watched.tail())
+            raise
         looks.append(look_at(watched))
         held = {name: counts.total() for name, counts in looks[-1].items()}
         figure(f"part {number + 1}: {held}")

@@ -246,7 +246,7 @@ const hooksSentence = (approval) =>
     : approval.source === "hooks"
       ? questionsOf(approval).length
         ? "Waiting at the machine: it can be answered there only."
-        : "Waiting at the machine, or allowed there and running. Your answer is only recorded."
+        : "No hook waits for the phone: answer at the machine. Your answer is only recorded."
       : "";
 
 /** @param {Model} model */

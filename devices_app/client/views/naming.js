@@ -65,8 +65,8 @@ export function openEditor(id, { model }, closed) {
     }
   };
   const end = twoSteps("End session", "Yes, end it", finish, "wide").node;
-  const hint =
-    "An archived session stands behind “Archived”, but for as long as it waits for you, ";
+  const endHint = h("p.hint", {}, "What was said in it can be read then, and it does not go on.");
+  const hint = "An archived session is moved to “Archived”, except while it waits for you, ";
   const content = [
     form("form", rename, h("label", { for: "title" }, "Title"), title, save),
     said,
@@ -75,6 +75,7 @@ export function openEditor(id, { model }, closed) {
     mute,
     h("p.hint", {}, `${hint}works, or has something new. It can be found by searching.`),
     end,
+    endHint,
   ];
   const sheet = openSheet("This session", content, [], closed);
   const paint = () => {
@@ -83,7 +84,8 @@ export function openEditor(id, { model }, closed) {
     if (title.value === shown) title.value = oneLine(now);
     shown = oneLine(now);
     setText(pin, pinned ? "Unpin" : "Pin");
-    end.hidden = kind !== "bridge" || status !== "active"; // one that rests has it below its words
+    // one that rests has it below its words
+    end.hidden = endHint.hidden = kind !== "bridge" || status !== "active";
     mute.hidden = !model.connection.acked?.notify;
     setText(mute, muted().includes(id) ? "Unmute" : "Mute on this device");
     setText(archive, archived ? "Take out of the archive" : "Archive");
