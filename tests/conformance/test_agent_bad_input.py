@@ -154,7 +154,7 @@ def test_an_agent_that_does_not_start(
     wait_until(lambda: not [line for line in script.processes().values() if f" {mode} " in line])
     phone.join(sid)
     refused = phone.request("message", {"session_id": sid} | CHAT)
-    readable(assert_refused(refused, "SESS_NOT_ACTIVE", True, sid), "resume")
+    readable(assert_refused(refused, "SESS_NOT_ACTIVE", True, sid), "Resume")
     assert_error(http_say(bridge, sid), 409)
     end(phone, sid)
     assert status(bridge, sid) == "closed"
