@@ -153,6 +153,9 @@ def acknowledge(phone: Phone) -> int:
 def run_agents(bridge: Bridge, token: str, count: int) -> None:
     """Sessions of an agent: a prompt, a tool that is allowed, the end."""
     phone = Phone(bridge.port, token).ready()
+    phone.ping()
+    while acknowledge(phone):  # what waits goes in pages, and before what is new
+        phone.ping()
     for number in range(count):
         if number % PROCESSES == 0:
             run_process(bridge, phone)
