@@ -22,6 +22,7 @@ from bridge_project.kernel import child_environment, child_process, limits
 from bridge_project.kernel.config import conf
 from sessions_app.agents.process.launch import IN_SESSION
 
+ABSENT = "is not installed, or not where the bridge looks."  # the end of why, when it is nowhere
 _ADMINISTRATORS = {"root", "wheel", "sudo", "admin"}  # groups whose members can become root
 _LINKS = 40  # as many as Linux follows
 _NUMBER = re.compile(r"\d+(?:\.\d+)+(?:[-+][0-9A-Za-z.-]*[0-9A-Za-z])?")
@@ -49,7 +50,7 @@ class Program:
                 "(BRIDGE_ALLOWED_ROOTS), and the bridge takes no program from there. "
                 "Install it elsewhere."
             )
-        return f"{self.product} ({self.name}) is not installed, or not where the bridge looks."
+        return f"{self.product} ({self.name}) {ABSENT}"
 
     def _places(self) -> Iterator[str]:
         """Yield the executable files of that name."""

@@ -15,10 +15,10 @@ from bridge_project.operations.doctor.snapshot import Snapshot
 from sessions_app.agents import registry
 from sessions_app.agents.driver import AgentKind, CannotStart, Driver, with_error_output
 from sessions_app.agents.events import AgentDied, TurnEnded
+from sessions_app.agents.found import ABSENT
 from sessions_app.agents.host import sockets
 from sessions_app.agents.process import groups
 
-ABSENT: Final = "is not installed, or not where the bridge looks."  # else there is more to say
 DEMO_SECONDS: Final = 4.0  # it needs a tenth of one
 REAL_SECONDS: Final = limits.AGENT_START_SECONDS  # as long as the bridge itself waits for it
 
@@ -26,14 +26,13 @@ REAL_SECONDS: Final = limits.AGENT_START_SECONDS  # as long as the bridge itself
 def agents(seen: Snapshot) -> list[Finding]:
     """Check every agent, and start only demo, in a temporary directory."""
     registry.load()
-    found, missing = [], []
-    for kind in registry.KINDS.values():
-        one = _check_real(seen, kind) if kind.real else _try(seen, kind)
-        if one is None:
-            missing.append(kind.name)
-        else:
-            found.append(one)
-    return [*found, *([ok(f"Not set up here: {', '.join(missing)}.")] if missing else [])]
+    checked = {
+        kind.name: _check_real(seen, kind) if kind.real else _try(seen, kind)
+        for kind in registry.KINDS.values()
+    }
+    found = [one for one in checked.values() if one is not None]
+    missing = ", ".join(name for name, one in checked.items() if one is None)
+    return [*found, ok(f"Not set up here: {missing}.")] if missing else found
 
 
 def hosts(seen: Snapshot) -> Finding:
