@@ -143,7 +143,7 @@ def test_a_service_that_may_not_be_stopped_runs_on(served: Machine) -> None:
 def test_uninstall_takes_out_hooks_and_service_and_keeps_the_data(served: Machine) -> None:
     process = served.service_process
     said = served.manage("uninstall").stdout
-    assert "The running bridge is stopped, and its agents with it." in said
+    assert "The running bridge is stopped." in said
     assert served.agent_settings.read_text() == '{"model": "opus"}\n', "as it was before"
     assert not served.unit.exists()
     asked = (served.bin / "asked").read_text()

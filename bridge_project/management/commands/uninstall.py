@@ -57,7 +57,7 @@ class Command(BaseCommand):
         if removing and sys.stdin.isatty() and input(question).strip().lower() not in ("y", "yes"):
             raise CommandError("Nothing was done.")
         if service.stop(conf, service.running_unit(conf)):
-            self.stdout.write("The running bridge is stopped, and its agents with it.")
+            self.stdout.write("The running bridge is stopped.")
         call_command("install_hooks", "--remove", "--yes", stdout=self.stdout)
         left = _remove_services()
         if removing:
