@@ -32,7 +32,8 @@ def agents(seen: Snapshot) -> list[Finding]:
     }
     found = [one for one in checked.values() if one is not None]
     missing = ", ".join(name for name, one in checked.items() if one is None)
-    return [*found, ok(f"Not set up here: {missing}.")] if missing else found
+    none = f"Not installed, or not where the bridge looks: {missing}."
+    return [*found, ok(none)] if missing else found
 
 
 def hosts(seen: Snapshot) -> Finding:
