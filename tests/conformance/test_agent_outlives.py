@@ -243,6 +243,23 @@ def test_a_host_that_is_killed_or_stands_still(
     script.assert_gone()
 
 
+def test_no_connection_is_left_to_the_garbage_collector(tmp_path: Path, script: Script) -> None:
+    """A number that it freed, in any thread, it took out of the loop: a new connection had it."""
+    with quick_bridge(tmp_path, script, first="import gc\ngc.disable()\n") as bridge:
+        process = psutil.Process(bridge.running.pid)
+        phone = Phone(bridge.port, bridge.device_token()).ready()
+        open_sockets = list[int]()
+        for fault in (None, kill_host) * 4:
+            session_id = begin(bridge, phone, agent="plain")
+            if fault:
+                fault(bridge)
+                wait_status(bridge, session_id, "error")
+            end(phone, session_id)
+            wait_until(lambda: not bridge.hosts())
+            open_sockets.append(len(process.net_connections("unix")))
+        assert open_sockets == open_sockets[:1] * 8
+
+
 def test_what_lies_in_the_hosts_directory_holds_no_start_up(bridge: Bridge, phone: Phone) -> None:
     """A file, a link, a socket that nobody listens on: planted, or left over."""
     hosts = bridge.data / "hosts"

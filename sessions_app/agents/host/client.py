@@ -231,9 +231,14 @@ class HostedDriver:
             raise
         self.received = frozenset(taken.received)
         self._note(taken.known)
-        self._reading = asyncio.create_task(self._read(reader))
+        self._reading = asyncio.create_task(self._read(reader, self._writer))
 
-    async def _read(self, reader: asyncio.StreamReader) -> None:
+    async def _read(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Hear the host until it closes the connection, then close it here too.
+
+        The garbage collector would do so in any thread, and then take the number of the descriptor
+        out of the loop when it may be a new connection's already, which nobody would read.
+        """
         why = GONE
         try:
             while True:
@@ -244,6 +249,7 @@ class HostedDriver:
             why = f"The bridge cannot read what the agent's process says: {error}"
             self.kill()
         finally:
+            writer.close()
             if not self._leaving:
                 self.events.put(AgentDied(why))
             self.events.close()
