@@ -14,7 +14,7 @@ from tests.web.test_screens import check
 
 pytestmark = pytest.mark.web
 BAR = ".words summary"
-LINES = ".line .code, ol.code li span"
+LINES = ".takes-words .line .code, .takes-words ol.code li span"  # once a click does something
 
 
 @pytest.fixture
@@ -76,7 +76,7 @@ def test_words_at_an_edit_are_the_reason(
     page.open(f"s/{session}").find(".composer textarea")
     say(page, '/tool Edit {"file_path": "a.py", "old_string": "one", "new_string": "two"}')
     page.tap(".deciding a", "Details")
-    write(page, "two", "Take three.", lines="dialog .line .code")
+    write(page, "two", "Take three.", lines="dialog .takes-words .line .code")
     page.tap(f"dialog {BAR}", "1 comment")
     check(page, axe, "a.py (new)")
     page.tap("dialog .words > button", "Reject and say why")
