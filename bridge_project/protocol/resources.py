@@ -285,11 +285,15 @@ class GitCommitName(Sent):
 
 
 class GitUpstream(Sent):
-    """Name the branch that HEAD's branch follows; ``url`` has no credentials (D63)."""
+    """Name the branch that HEAD's branch follows; ``url`` has no credentials (D63).
+
+    ``gone``: the remote no longer had it when git last looked; a push makes it again.
+    """
 
     remote: str
     branch: str
     url: str
+    gone: bool | None = None
 
 
 class GitProgram(Sent):

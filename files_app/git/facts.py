@@ -62,7 +62,7 @@ def operation(place: Repository) -> GitState | None:
 
 
 def upstream(
-    place: Repository, name: str, branch: str, all_settings: list[Effective]
+    place: Repository, name: str, branch: str, all_settings: list[Effective], *, gone: bool
 ) -> GitUpstream | None:
     """Return the branch's upstream, without credentials in its address."""
     if not name:
@@ -74,7 +74,8 @@ def upstream(
     with Ignoring("GIT_ERROR"):
         urls = push_urls(place, remote, values)
     where = ", ".join(map(public, urls))
-    return GitUpstream(remote=shown(remote), branch=shown(merged), url=where)
+    about = {"remote": shown(remote), "branch": shown(merged), "url": where}
+    return GitUpstream(**about, gone=gone or None)
 
 
 def push_urls(place: Repository, remote: str, values: Mapping[str, str]) -> tuple[str, ...]:

@@ -63,6 +63,7 @@ class State:
     commit: str = ""
     branch: str = ""
     upstream: str = ""
+    gone: bool = True  # the upstream, unless git says how far it is
     ahead: int = 0
     behind: int = 0
     entries: dict[str, Entry] = field(default_factory=dict)
@@ -127,7 +128,7 @@ def status(
         behind=state.behind,
         repository=shown(place.top),
         head=state.commit or None,
-        upstream=upstream(place, state.upstream, state.branch, settings),
+        upstream=upstream(place, state.upstream, state.branch, settings, gone=state.gone),
         state=operation(place),
         is_clean=all(one.filtered and not one.staged for one in entries) and not state.cut,
         changes=changes,
@@ -186,7 +187,7 @@ def _read_header(state: State, key: str, value: str = "") -> None:
         state.upstream = value
     elif key == "ab":
         ahead, behind = value.split(" ")
-        state.ahead, state.behind = int(ahead), -int(behind)
+        state.ahead, state.behind, state.gone = int(ahead), -int(behind), False
 
 
 def _entry(record: str, more: Iterator[str]) -> Entry | None:

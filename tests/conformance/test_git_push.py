@@ -100,6 +100,22 @@ def test_an_upstream_is_set_when_asked(repository: Repository, remote: Path, wor
     assert "detached" in refused(work.ask("git_push"))
 
 
+def test_an_upstream_that_is_gone(repository: Repository, remote: Path, work: Work) -> None:
+    """As after a merge: git still has it for this branch, and a push makes it again."""
+    repository.git("switch", "-q", "-c", "topic")
+    repository.git("push", "-q", "-u", "origin", "topic")
+    repository.git("branch", "-q", "-D", "topic", cwd=remote)
+    assert "gone" not in work.status()["upstream"]
+    repository.git("fetch", "-q", "--prune", "origin")
+    head = repository.commit_files({"a": "2\n"}, "Second")
+    gone = {"remote": "origin", "branch": "topic", "url": str(remote), "gone": True}
+    assert work.status()["upstream"] == gone
+    assert pushed(work, dry_run=True)["branch"] == "topic"
+    assert pushed(work)["pushed"]
+    assert repository.git("rev-parse", "topic", cwd=remote).strip() == head
+    assert "gone" not in work.status()["upstream"]
+
+
 def test_it_is_never_forced(repository: Repository, remote: Path, work: Work) -> None:
     """Also where the refspec of the configuration would; the server's words are in the error."""
     repository.git("branch", "-q", "--set-upstream-to=origin/main")

@@ -297,6 +297,10 @@ def test_commits_are_pushed_after_a_look_at_them(
     head = repository.git("rev-parse", "HEAD").strip()
     assert head in repository.git("ls-remote", "origin")
     page.wait_gone("Push…")
+    repository.git("update-ref", "-d", "refs/heads/main", cwd=remote)
+    repository.git("fetch", "-q", "--prune", "origin")
+    page.tap("button", "Refresh")
+    page.wait_text("origin/main is gone", "Push…")
 
 
 def test_a_session_begins_in_a_work_tree(

@@ -109,6 +109,7 @@ declare namespace Wire {
     remote: string;
     branch: string;
     url: string;
+    gone?: boolean;
   }
 
   interface HealthChecks {

@@ -84,11 +84,14 @@ export function changesView(id, { model }) {
     const distance = dotted(ahead > 0 && `${ahead} ahead`, behind > 0 && `${behind} behind`);
     changes = status.changes;
     seen = status;
-    const about = dotted(distance, STATES[status.state ?? ""]);
+    const { upstream } = status;
+    const gone =
+      upstream?.gone && `${oneLine(upstream.remote)}/${oneLine(upstream.branch)} is gone`;
+    const about = dotted(distance, gone, STATES[status.state ?? ""]);
     fill(head, h("strong", {}, oneLine(status.branch)), about && h("span.meta", {}, about));
     top.hidden = status.repository === model.home.sessions[id]?.working_directory;
     fill(top, "The repository is ", h("code", {}, visible(status.repository)));
-    push.hidden = !status.head || Boolean(status.state || (status.upstream && !(ahead > 0)));
+    push.hidden = !status.head || Boolean(status.state || (upstream && !(gone || ahead > 0)));
     const paths = new Set(changes.map(({ path }) => path));
     for (const path of chosen) if (!paths.has(path)) chosen.delete(path);
     // What is the same keeps its place and its open difference.

@@ -46,7 +46,12 @@ export async function openPush(ask, status, outcome, done) {
     });
     fill(outcome);
     const content = [
-      h("p", {}, `${oneLine(remote)}/${oneLine(branch)}`, status.upstream ? "" : " (new there)"),
+      h(
+        "p",
+        {},
+        `${oneLine(remote)}/${oneLine(branch)}`,
+        status.upstream && !status.upstream.gone ? "" : " (new there)",
+      ),
       h("p.meta", {}, visible(url)),
       commits.map(({ hash, summary }) =>
         h("p", {}, h("code", {}, hash.slice(0, 8)), ` ${oneLine(summary)}`),
