@@ -63,6 +63,14 @@ class Offers:
         known = (one for one in self.options if one.id == option_id)
         return next((one for one in known if any(c.value == value for c in one.choices)), None)
 
+    def words_of_lost(self, before: SessionOption) -> str:
+        """Return what a person is told whose choice does not stand any more, else nothing."""
+        now = next((one for one in self.options if one.id == before.id), None)
+        if not before.value or (now and now.value in ("", before.value)):
+            return ""
+        then = f"; it is {_name_of(now)} now" if now else ""
+        return f"The agent did not take {before.name} {_name_of(before)} again{then}."
+
     def text(self) -> str:
         """Return them as JSON text."""
         return jsontext.dumps(
@@ -71,6 +79,11 @@ class Offers:
                 "commands": [one.wire() for one in self.commands],
             }
         )
+
+
+def _name_of(option: SessionOption) -> str:
+    """Return the name of the value that an option has."""
+    return next((one.name for one in option.choices if one.value == option.value), option.value)
 
 
 def from_text(text: str) -> Offers:

@@ -19,7 +19,7 @@ from devices_app.models import Device
 from sessions_app import leases, notifications, session_view
 from sessions_app.agents import inbox, session_writer, shared
 from sessions_app.agents.driver import HistoryMessage
-from sessions_app.agents.offers import Offers
+from sessions_app.agents.offers import Offers, from_text
 from sessions_app.agents.past.store import PastSession
 from sessions_app.agents.sanitize import storable_reason
 from sessions_app.agents.session_writer import writing
@@ -226,6 +226,10 @@ def activate(
             before = True
         session.asks, session.picture_bytes = asks, picture_bytes
         session.host, session.host_seq, session.host_state = host, 0, ""
+        if former != Session.Status.CREATED and not session.shared:
+            chosen = from_text(session.offers).options
+            for words in filter(None, map(offers.words_of_lost, chosen)):
+                writer.notify(notifications.happened(session, "chosen_lost", words))
         writer.take_offers(offers)
         if asks is not True and asks is not before:
             writer.notify(notifications.acts_without_asking(session))
@@ -234,10 +238,10 @@ def activate(
 def pause(session_pk: int, reason: str, owner: uuid.UUID | None = None) -> None:
     """Mark the session as paused: its process has ended, or does.
 
-    Every device is told when the agent had not answered yet.
+    Every device is told when the agent had not answered yet, or rules end with it.
     """
     with writing(session_pk, owner or leases.current()) as writer:
-        session, cut = writer.session, writer.in_turn
+        session, cut, ruled = writer.session, writer.in_turn, writer.session.rules
         if session.status not in Session.RUNS:  # it was being resumed
             session.owner = None
             return
@@ -246,6 +250,8 @@ def pause(session_pk: int, reason: str, owner: uuid.UUID | None = None) -> None:
         writer.stop(Session.Status.PAUSED, reason, "session_paused")
         if cut or inbox.prompts_waiting(session_pk)[0]:
             writer.notify(notifications.happened(session, "cut_off", _why(session)))
+        elif ruled:
+            writer.notify(notifications.happened(session, "idle", _why(session)))
 
 
 def end_run(session_pk: int, how: str, reason: str, notification_id: str = "") -> None:

@@ -343,10 +343,11 @@ class SessionWriter:
         self, status: str, reason: str, why_rejected: str, finish: FinishReason = "error"
     ) -> None:
         """Close calls, answer and turn after the agent has gone, for now or for good."""
+        also = f"{reason.rstrip('.')}. Its rules have ended." if self.session.rules else reason
         self._cut_turn(why_rejected, finish)
         inbox.forget(self.session, prompts=False)
         self.session.status, self.session.owner = status, None
-        self.session.reason = sanitize.storable_reason(reason)
+        self.session.reason = sanitize.storable_reason(also)
 
     def leave(self, why: str) -> None:
         """Make it an observed session again: given back, or taken back at the desk (D67).

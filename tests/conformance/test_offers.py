@@ -15,7 +15,7 @@ from tests.conformance.agent_tools import (
     wait_status,
 )
 from tests.conformance.agents import begin, end, resume, say, start, words
-from tests.conformance.approvals import of
+from tests.conformance.approvals import notifications, of
 from tests.conformance.bridge import Bridge
 from tests.conformance.phone import Message, Phone
 from tests.faults.quick import with_limits
@@ -199,6 +199,27 @@ def test_what_was_chosen_stands_after_a_resume(
     ready = resume(bridge, phone, session)["payload"]
     assert values(ready)["brain"] == "large"
     assert [one["value"] for one in script.lines("set")[before:]] == ["large"]
+    end(phone, session)
+
+
+def test_what_it_does_not_take_after_a_resume_is_said(bridge: Bridge, phone: Phone) -> None:
+    session = begin(bridge, phone, agent="offers")
+    choose(phone, session, "brain", "large")
+    say(phone, session, "/exit 3")
+    wait_status(bridge, session, "error")
+    (bridge.root / "refuses").touch()
+    try:
+        ready = resume(bridge, phone, session)["payload"]
+    finally:
+        (bridge.root / "refuses").unlink()
+    assert values(ready)["brain"] == "small"
+    lost = "The agent did not take Model Large again; it is Small now."
+    phone.collect(
+        lambda: (
+            lost in [one["body"] for one in notifications(phone, session, "agent_notification")]
+        ),
+        "it is said",
+    )
     end(phone, session)
 
 

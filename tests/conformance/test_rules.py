@@ -174,6 +174,13 @@ def test_a_rule_ends_with_its_session(bridge: Bridge, phone: Phone, session: str
     assert approved_by(phone, other, "npm test") is None
     bridge.restart("stop")
     phone.again()
+    phone.collect(
+        lambda: any(
+            "Its rules have ended." in one["body"] for one in notifications(phone, session)
+        ),
+        "it is said",
+    )
+    assert not any("rules" in one["body"] for one in notifications(phone, other))
     assert resume(bridge, phone, session)["type"] == "session_ready"
     assert not rules(phone, session)
     assert approved_by(phone, session, "npm test") is None
