@@ -74,6 +74,18 @@ def test_an_agent_is_started_decided_about_and_stopped(page: Page, bridge: Bridg
     assert page.find(".composer textarea").get_attribute("value") == "Half a thought"
 
 
+def test_a_selection_stays_while_the_answer_goes_on(page: Page, bridge: Bridge) -> None:
+    start_demo(page, bridge, "/sleep 600")
+    page.wait_text("1 2 3")
+    text = "document.querySelector('.streaming p').firstChild"
+    page.js(f"void getSelection().setBaseAndExtent({text}, 0, {text}, 5)")
+    selected = page.js("String(getSelection())")
+    page.wait_text("5 6 7")
+    assert selected and page.js("String(getSelection())") == selected
+    page.tap(".composer button[aria-label='Stop the agent']")
+    page.wait("!document.querySelector('.streaming')", what="the agent has stopped")
+
+
 def test_a_message_into_a_running_turn(page: Page, bridge: Bridge) -> None:
     start_demo(page, bridge, "/sleep 600")
     page.wait_text("5 6 7", "Working")
@@ -168,7 +180,7 @@ def test_a_session_at_the_machine_is_watched(page: Page, bridge: Bridge, tmp_pat
     page.wait_text("waits at the machine")
     page.tap(".decide", "Look at it")
     page.wait_text("Your answer is only recorded")
-    page.tap("dialog .primary", "ecord approval")
+    page.tap("dialog .quiet", "Record approval")
     page.wait_text("Approved by you. Recorded; it is decided at the machine.")
     close_sheet(page)
     page.wait_text("waits at the machine")

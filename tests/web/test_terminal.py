@@ -144,7 +144,7 @@ def test_a_terminal_is_answered(
         open_approval(page, "make test")
         page.find("dialog .primary", "Approve")
         agent.refuse(first)
-        page.find("dialog .primary", "Record approval")
+        page.find("dialog .quiet", "Record approval")
         assert not page.js("document.querySelector('dialog .reasons')")
     finally:
         agent.kill()
@@ -168,7 +168,7 @@ def test_a_plan(make_bridge: MakeBridge, make_page: MakePage, tmp_path: Path) ->
         open_approval(page, "Shorter")
         page.find("dialog .primary", "Go on")
         agent.refuse(plan)
-        page.find("dialog .primary", "Record approval")
+        page.find("dialog .quiet", "Record approval")
     finally:
         agent.kill()
 

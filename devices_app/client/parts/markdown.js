@@ -18,13 +18,29 @@ export function showMarkdown(node, text, linkTo) {
   const before = node.markdownBlocks ?? [];
   let same = 0;
   while (same < before.length && before[same] === blocks[same]?.source) same += 1;
-  while (node.childNodes.length > same) node.lastChild?.remove();
-  for (const block of blocks.slice(same)) {
-    const made = render(block);
-    linkPaths(made, linkTo);
-    node.append(made);
-  }
+  const made = blocks.slice(same).map((block) => render(block));
+  for (const one of made) linkPaths(one, linkTo);
+  become(node, made, same);
   node.markdownBlocks = blocks.map(({ source }) => source);
+}
+
+/**
+ * Give a node other children from one on; what goes on as it was stays, with a selection in it.
+ *
+ * @param {Element_} node @param {any[]} children
+ */
+function become(node, children, from = 0) {
+  for (const [at, child] of children.entries()) {
+    /** @type {any} */
+    const was = node.childNodes[from + at];
+    const isKind = was?.cloneNode(false).isEqualNode(child.cloneNode(false));
+    if (!was) node.append(child);
+    else if (was.nodeType === Node.TEXT_NODE && child.data?.startsWith(was.data))
+      was.appendData(child.data.slice(was.data.length));
+    else if (isKind && child.nodeType === Node.ELEMENT_NODE) become(was, [...child.childNodes]);
+    else was.replaceWith(child);
+  }
+  while (node.childNodes.length > from + children.length) node.lastChild?.remove();
 }
 
 const DEEPEST = 50; // lists and quotations in each other; what is deeper is text

@@ -169,6 +169,9 @@ function decider(approval, model, { open, done }) {
       const words = plans ? ["Say what to change", "Send"] : [];
       const why = whyForm(refused, model, key, ...words);
       const tellsWhy = told() && !approval.options?.length; // there the agent's own words fit
+      // what is only recorded does not look like what decides
+      for (const one of told() ? [] : [...rejects, ...approves])
+        if (one.matches(".primary, .reject")) one.className = "quiet";
       return [open(rejects, approves, rules), tellsWhy && why];
     },
   };

@@ -120,7 +120,9 @@ export function sessionView(app, { id, tab, path }) {
     h(
       "header.bar",
       {},
-      backLink(go, "home", "Back to the sessions"),
+      history.state?.from === go.to("search")
+        ? backLink(go, "search", "Back to the search")
+        : backLink(go, "home", "Back to the sessions"),
       heading,
       connection.node,
       others,
