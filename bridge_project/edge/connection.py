@@ -283,9 +283,10 @@ def listen(
 
 def _cannot_listen(setting: str, address: str, port: int, error: OSError) -> ConfError:
     if error.errno == errno.EADDRINUSE:
+        another = port + 1000 if port + 1000 < 2**16 else port - 1000
         return ConfError(
             f"{setting}: port {port} is in use by another program. Stop it, or set a free one:"
-            f" `{setting}={port + 1000} {short('run')}` (to last, in the data directory's `.env`)"
+            f" `{setting}={another} {short('run')}` (to last, in the data directory's `.env`)"
         )
     if error.errno == errno.EADDRNOTAVAIL:
         return ConfError(f"BRIDGE_HOST: {address} is not an address of this machine")

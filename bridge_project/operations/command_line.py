@@ -7,15 +7,19 @@ from __future__ import annotations
 import errno
 import os
 import sys
-from typing import Final
+from typing import Any, Final
 
 from django.core.management import ManagementUtility
-from django.core.management.base import BaseCommand
+from django.core.management.base import BaseCommand, OutputWrapper
 
 from bridge_project import __version__
 from bridge_project.kernel import place
 
 _NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
+_DJANGOS: Final = {
+    *("--version", "--verbosity", "--settings", "--pythonpath", "--traceback", "--skip-checks"),
+    *("--no-color", "--force-color"),
+}
 HELP: Final = """\
 Bridge between the coding agents on this machine and the devices that you paired with it.
 
@@ -69,11 +73,25 @@ def main() -> int:
     return 0
 
 
+class _Errors(OutputWrapper):
+    """Write what went wrong without the name that it has in the code."""
+
+    def write(self, msg: str = "", *args: Any, **options: Any) -> None:
+        super().write(msg.removeprefix("CommandError: "), *args, **options)
+
+
 class _Commands(ManagementUtility):
-    """Find a management command also by the word that a user types for it."""
+    """Find a management command also by the word that a user types for it.
+
+    Its help shows its own options; Django's are obeyed all the same.
+    """
 
     def fetch_command(self, subcommand: str) -> BaseCommand:
-        return super().fetch_command(place.VERBS.get(subcommand, subcommand))
+        command = super().fetch_command(place.VERBS.get(subcommand, subcommand))
+        command.suppressed_base_arguments = _DJANGOS
+        command.stderr = _Errors(sys.stderr)
+        command.stderr.style_func = command.style.ERROR
+        return command
 
     def main_help_text(self, commands_only: bool = False) -> str:
         if commands_only or self.prog_name == "manage.py":

@@ -107,7 +107,7 @@ def test_healthy(bridge: Bridge) -> None:
     address = next(number for number, line in enumerate(lines) if line.startswith("! address"))
     assert "BRIDGE_HOST=auto" in lines[address + 1]
     assert marks["proxy"] == "!" and "pairing codes lead past the proxy" in said
-    assert "whole way" in said and lines[-1] == "0 broken, 2 warnings."
+    assert "One went to a device" in said and lines[-1] == "0 broken, 2 warnings."
     assert bridge.hook_token not in said and bridge.admin_token not in said
     paths = "O_PATH" if portable.LINUX_WAYS else "O_NOFOLLOW"
     assert f"; paths: {paths}" in said
@@ -120,7 +120,7 @@ def test_healthy(bridge: Bridge) -> None:
     with closing(sqlite3.connect(bridge.data / "bridge.sqlite3")) as database:
         rows = [row[0] for row in database.execute("SELECT frame FROM sessions_app_logrow")]
     assert rows and not [row for row in rows if "New device" in row], "nobody is alarmed"
-    assert "whole way" in run_doctor(bridge, expected=0)["event"]["text"]
+    assert "One went to a device" in run_doctor(bridge, expected=0)["event"]["text"]
     (next_,) = bridge.get("/api/v1/sessions", bridge.admin_token).json()["sessions"]
     assert next_["id"] != last["id"], "the list does not grow"
     assert waiting(bridge.data / "spool") == []

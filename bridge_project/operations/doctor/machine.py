@@ -39,7 +39,8 @@ def files(seen: Snapshot) -> Finding:
     for path in (root, root / ".env", *root.glob("secrets/*"), *root.glob("tls/*.key")):
         if path.exists() and (mode := stat.S_IMODE(path.stat().st_mode)) & 0o077:
             text = f"{path} has mode {mode:04o}: only its directory protects it."
-            return broken(text, f"chmod -R go= {quoted}")
+            level = warning if path.name == ".env" else broken  # an editor makes it so
+            return level(text, f"chmod -R go= {quoted}")
     if not all(read_secret(seen.conf, name) for name in ("hook_token", "admin_token")):
         return broken("A token is missing; a start makes it.", seen.start_command)
     return ok(f"{root} is private, the tokens are there.")

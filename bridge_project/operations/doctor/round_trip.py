@@ -67,7 +67,8 @@ def event(seen: Snapshot) -> Finding:
         with contextlib.suppress(DatabaseError):  # one that fails now has been reported
             _remove(device)
         connection.close()
-    return ok(f"One went the whole way, to a device and acknowledged, in {took * 1000:.0f} ms.")
+    shown = f'Phones show its ended session, "{NAME}", until the next run.'
+    return ok(f"One went to a device and was acknowledged, in {took * 1000:.0f} ms. {shown}")
 
 
 def _remove(device: Device | None) -> None:
