@@ -43,7 +43,7 @@ export function openApproval(key, { model, go }, closed) {
   const facts = {
     Session: h("a", link, titleOf(session, approval.session_id)),
     ...(approval.agent && { Asks: subagentOf(approval.agent) }),
-    Directory: h("code", {}, visible(session?.working_directory ?? "not known")),
+    Directory: h("code", {}, visible(session?.working_directory || "not known")),
     Asked: when,
   };
   const { params, risk_level: risk } = approval;
