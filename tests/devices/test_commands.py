@@ -196,6 +196,14 @@ def test_without_a_database(monkeypatch: pytest.MonkeyPatch) -> None:
 bridge = bridge_of_module()
 
 
+def test_what_a_command_says_of_itself(bridge: Bridge) -> None:
+    """Its help has its own options only, and an error no name of the code."""
+    told = bridge.run(["manage.py", "qr", "--help"]).stdout
+    assert "--ttl" in told and "--pythonpath" not in told and "--skip-checks" not in told
+    failed = bridge.run(["manage.py", "revoke_device", "nobody"])
+    assert failed.returncode == 1 and failed.stderr.startswith("No device"), failed
+
+
 def users(bridge: Bridge) -> set[str]:
     found = "SELECT username, password FROM auth_user WHERE is_superuser AND is_staff"
     rows = query(bridge.data / "bridge.sqlite3", found)

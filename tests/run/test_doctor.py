@@ -329,6 +329,7 @@ def test_a_clock_that_was_set_back(bridge: Bridge, data: Path) -> None:
         database.execute("DELETE FROM django_migrations")
         database.commit()
     (data / ".env").write_text("export BRIDGE_PUBLIC_URL=https://localhost:1\n")
+    (data / ".env").chmod(0o644)
     with (data / "serve.lock").open("a") as served:
         fcntl.flock(served, fcntl.LOCK_EX)
         told = faults_of(data, bridge, at(ends(data) - timedelta(days=1000)))
@@ -336,6 +337,7 @@ def test_a_clock_that_was_set_back(bridge: Bridge, data: Path) -> None:
     assert (data / ".env").read_text().startswith("# export BRIDGE_PUBLIC_URL=")
     says(told["certificate"], "broken", "is the clock right?", mend="timedatectl")
     says(told["clock"], "broken", "set back", mend="timedatectl")
+    says(told["files"], "warning", ".env has mode 0644", mend="chmod -R go=")
     says(told["database"], "broken", "still to be made", mend="make upgrade")
     says(told["hooks"], "warning", "No agent reports", mend="make hooks")
 
