@@ -167,7 +167,8 @@ def test_what_is_sent_after_its_decision(bridge: Bridge, sid: str, joined: Phone
             changed = later["payload"]["tool_call_id"] == "phone"
             assert ("modifications" in later["payload"]) is changed
         assert decisions(log_of(joined, sid)) == told
-        bridge.accept(hook("SessionEnd", sid), pre(sid, approval=True, tool_call_id="late"))
+        late = pre(sid, approval=True, tool_call_id="late")  # by its own time before the end
+        bridge.accept(hook("SessionEnd", sid), late)
         bridge.fence(joined)
         over = told | {"open": ("rejected", "agent"), "late": ("rejected", "bridge")}
         assert decisions(log_of(joined, sid)) == over
