@@ -33,11 +33,12 @@ function become(node, children, from = 0) {
   for (const [at, child] of children.entries()) {
     /** @type {any} */
     const was = node.childNodes[from + at];
-    const isKind = was?.cloneNode(false).isEqualNode(child.cloneNode(false));
     if (!was) node.append(child);
+    else if (was.isEqualNode(child)) continue;
     else if (was.nodeType === Node.TEXT_NODE && child.data?.startsWith(was.data))
       was.appendData(child.data.slice(was.data.length));
-    else if (isKind && child.nodeType === Node.ELEMENT_NODE) become(was, [...child.childNodes]);
+    else if (was.cloneNode(false).isEqualNode(child.cloneNode(false)))
+      become(was, [...child.childNodes]);
     else was.replaceWith(child);
   }
   while (node.childNodes.length > from + children.length) node.lastChild?.remove();
