@@ -209,7 +209,7 @@ _HAPPENED: dict[str, tuple[NotificationType, str, Priority, str]] = {
     "model_retried": ("agent_notification", "The agent is waiting for its model", "low", ""),
     "limit_near": ("agent_notification", "A limit is nearly reached", "normal", ""),
     "limit_reached": ("agent_notification", "A limit is reached", "high", ""),
-    "chosen_lost": ("agent_notification", "Not as it was chosen", "normal", ""),
+    "chosen_lost": ("agent_notification", "Not as it was before", "normal", ""),
     "withdrawn": ("agent_notification", "Messages were withdrawn", "normal", ""),
     "sent_late": ("agent_notification", "A message was sent late", "normal", ""),
     "not_sent": ("agent_notification", "A message was not sent", "high", ""),

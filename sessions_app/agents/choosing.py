@@ -74,12 +74,14 @@ def options_of(session_pk: int) -> SessionOptions:
 
 
 async def choose_again(driver: HostedDriver, session: Session) -> None:
-    """Have a resumed agent take what stood before, where it still offers that."""
-    before = offers.from_text(session.offers).options
-    standing = {one.id: one.value for one in driver.offers.options}
+    """Have a resumed agent take what stood before, where it still offers that.
+
+    One after the other: another model may have another effort, or none.
+    """
     with suppress(TimeoutError):
         async with asyncio.timeout(limits.AGENT_OPTION_SECONDS):
-            for one in before:
-                if one.value and standing.get(one.id, one.value) != one.value:
+            for one in offers.from_text(session.offers).options:
+                now = driver.offers.find(one.id, one.value)
+                if one.value and now and now.value != one.value:
                     with suppress(NotOffered, NotTaken):
                         await driver.choose(one.id, one.value)

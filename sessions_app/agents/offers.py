@@ -64,12 +64,13 @@ class Offers:
         return next((one for one in known if any(c.value == value for c in one.choices)), None)
 
     def words_of_lost(self, before: SessionOption) -> str:
-        """Return what a person is told whose choice does not stand any more, else nothing."""
-        now = next((one for one in self.options if one.id == before.id), None)
-        if not before.value or (now and now.value in ("", before.value)):
+        """Return what a person is told of an option whose value was another, else nothing."""
+        now = next((one for one in self.options if one.id == before.id), before)
+        was, is_ = _name_of(before), _name_of(now)
+        if not before.value or was == is_:
             return ""
-        then = f"; it is {_name_of(now)} now" if now else ""
-        return f"The agent did not take {before.name} {_name_of(before)} again{then}."
+        then = f"; it is {is_} now" if is_ else ""
+        return f"The agent did not take {before.name} {was} again{then}."
 
     def text(self) -> str:
         """Return them as JSON text."""

@@ -265,7 +265,7 @@ def end_run(session_pk: int, how: str, reason: str, notification_id: str = "") -
                 return writer.end("timeout", expired=True)
             case "failed":  # its agent did not start, or the bridge failed
                 writer.stop(Session.Status.ERROR, reason, "agent_died")
-                return writer.report_failure(reason, notification_id)
+                return writer.report_failure(writer.session.reason, notification_id)
             case "stuck":
                 writer.stop(Session.Status.PAUSED, reason, "interrupted", "stop")
             case _:

@@ -100,7 +100,7 @@ class SessionWriter:
                 self.open_stream()
             case events.AgentDied(reason):
                 self.stop(Session.Status.ERROR, reason, "agent_died")
-                self.report_failure(reason)
+                self.report_failure(self.session.reason)
             case _:
                 self._note(event)
                 self._notify_of(event)
@@ -343,11 +343,11 @@ class SessionWriter:
         self, status: str, reason: str, why_rejected: str, finish: FinishReason = "error"
     ) -> None:
         """Close calls, answer and turn after the agent has gone, for now or for good."""
-        also = f"{reason.rstrip('.')}. Its rules have ended." if self.session.rules else reason
+        also = " Its rules have ended." if self.session.rules else ""
         self._cut_turn(why_rejected, finish)
         inbox.forget(self.session, prompts=False)
         self.session.status, self.session.owner = status, None
-        self.session.reason = sanitize.storable_reason(also)
+        self.session.reason = sanitize.storable_reason(reason) + also
 
     def leave(self, why: str) -> None:
         """Make it an observed session again: given back, or taken back at the desk (D67).

@@ -109,6 +109,8 @@ class Scripted:
             "session/set_mode": self.set_mode,
         }
         self.choices = [dict(one) for one in CONFIG]
+        if os.path.exists("anew"):  # another brain has a depth of its own
+            self.choices[1]["currentValue"] = "large"
         self.commands: dict[str, Callable[[str], None]] = {
             "/rate": self.rate,
             "/ask": self.ask_for,
@@ -192,6 +194,8 @@ class Scripted:
         for one in self.choices:
             if one["id"] == params["configId"] and not os.path.exists("stubborn"):
                 one["currentValue"] = params["value"]
+        if os.path.exists("anew") and params["configId"] == "brain":
+            self.choices[1]["currentValue"] = "small"
         return {"configOptions": self.choices}
 
     def set_model(self, params: dict[str, Any]) -> dict[str, Any]:

@@ -202,6 +202,25 @@ def test_what_was_chosen_stands_after_a_resume(
     end(phone, session)
 
 
+def test_one_choice_after_the_other(bridge: Bridge, script: Script, phone: Phone) -> None:
+    """As of a model, which brings an effort of its own: what stood then is not what stands now."""
+    session = begin(bridge, phone, agent="offers")
+    for option in ("brain", "depth"):
+        choose(phone, session, option, "large")
+    say(phone, session, "/exit 3")
+    wait_status(bridge, session, "error")
+    (bridge.root / "anew").touch()
+    try:
+        ready = resume(bridge, phone, session)["payload"]
+    finally:
+        (bridge.root / "anew").unlink()
+    assert [values(ready)[one] for one in ("brain", "depth")] == ["large", "large"]
+    bridge.fence(phone)
+    told = [one["body"] for one in notifications(phone, session)]
+    assert not [one for one in told if "did not take" in one], told
+    end(phone, session)
+
+
 def test_what_it_does_not_take_after_a_resume_is_said(bridge: Bridge, phone: Phone) -> None:
     session = begin(bridge, phone, agent="offers")
     choose(phone, session, "brain", "large")
