@@ -287,7 +287,7 @@ class GitCommitName(Sent):
 class GitUpstream(Sent):
     """Name the branch that HEAD's branch follows; ``url`` has no credentials (D63).
 
-    ``gone``: the remote no longer had it when git last looked; a push makes it again.
+    ``gone``: the remote had no such branch when git last looked, if ever; a push makes it.
     """
 
     remote: str

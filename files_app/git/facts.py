@@ -75,7 +75,7 @@ def upstream(
         urls = push_urls(place, remote, values)
     where = ", ".join(map(public, urls))
     about = {"remote": shown(remote), "branch": shown(merged), "url": where}
-    return GitUpstream(**about, gone=gone or None)
+    return GitUpstream(**about, gone=(gone and remote != ".") or None)
 
 
 def push_urls(place: Repository, remote: str, values: Mapping[str, str]) -> tuple[str, ...]:

@@ -300,7 +300,7 @@ def test_commits_are_pushed_after_a_look_at_them(
     repository.git("update-ref", "-d", "refs/heads/main", cwd=remote)
     repository.git("fetch", "-q", "--prune", "origin")
     page.tap("button", "Refresh")
-    page.wait_text("origin/main is gone", "Push…")
+    page.wait_text("origin/main is not there", "Push…")
 
 
 def test_a_session_begins_in_a_work_tree(

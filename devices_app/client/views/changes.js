@@ -86,7 +86,7 @@ export function changesView(id, { model }) {
     seen = status;
     const { upstream } = status;
     const gone =
-      upstream?.gone && `${oneLine(upstream.remote)}/${oneLine(upstream.branch)} is gone`;
+      upstream?.gone && `${oneLine(upstream.remote)}/${oneLine(upstream.branch)} is not there`;
     const about = dotted(distance, gone, STATES[status.state ?? ""]);
     fill(head, h("strong", {}, oneLine(status.branch)), about && h("span.meta", {}, about));
     top.hidden = status.repository === model.home.sessions[id]?.working_directory;

@@ -45,13 +45,11 @@ export async function openPush(ask, status, outcome, done) {
       dry_run: true,
     });
     fill(outcome);
+    const { upstream } = status;
+    const isUpstream = upstream?.remote === remote && upstream.branch === branch;
+    const isNew = !upstream || (isUpstream && upstream.gone);
     const content = [
-      h(
-        "p",
-        {},
-        `${oneLine(remote)}/${oneLine(branch)}`,
-        status.upstream && !status.upstream.gone ? "" : " (new there)",
-      ),
+      h("p", {}, `${oneLine(remote)}/${oneLine(branch)}`, isNew && " (new there)"),
       h("p.meta", {}, visible(url)),
       commits.map(({ hash, summary }) =>
         h("p", {}, h("code", {}, hash.slice(0, 8)), ` ${oneLine(summary)}`),
