@@ -61,8 +61,11 @@ class World:
 
 
 def family(server: Any) -> list[psutil.Process]:
-    first = psutil.Process(server.process.pid)
-    return [first, *first.children(recursive=True)]
+    """Its processes; none of a bridge that began while it had no database, and has ended."""
+    with suppress(psutil.NoSuchProcess):
+        first = psutil.Process(server.process.pid)
+        return [first, *first.children(recursive=True)]
+    return []
 
 
 def send(processes: list[psutil.Process], number: signal.Signals) -> None:
