@@ -65,6 +65,8 @@ def main() -> int:
         else:
             print(f"The database cannot be used: {error}".strip().splitlines()[0], file=sys.stderr)
         return 1
+    except BrokenPipeError:  # whoever read the output has enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except OSError as error:
         if error.errno not in _NO_ROOM:
             raise
@@ -76,8 +78,10 @@ def main() -> int:
 class _Errors(OutputWrapper):
     """Write what went wrong without the name that it has in the code."""
 
-    def write(self, msg: str = "", *args: Any, **options: Any) -> None:
-        super().write(msg.removeprefix("CommandError: "), *args, **options)
+    def write(  # type: ignore[override]
+        self, msg: str = "", style_func: Any = None, ending: str | None = None
+    ) -> None:
+        super().write(msg.removeprefix("CommandError: "), style_func, ending)
 
 
 class _Commands(ManagementUtility):

@@ -132,7 +132,7 @@ class Client:
         if message["type"] == "connection_error":
             raise _refusal(payload)
         if message["type"] == "error" and payload.get("code") == "CONN_REPLACED":
-            raise Refused("Another connection of this device took over.")
+            raise Refused("Another connection of this device, such as a second `watch`, took over.")
         answer, shown = self._answers.pop(message.get("id", ""), (None, True))
         if answer is None or (shown and message["type"] != "error"):
             self._take(message)

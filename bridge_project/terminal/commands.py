@@ -58,6 +58,8 @@ class Commands:
         chosen = self._named(name)
         known = self.console.sessions.get(chosen, {})
         runs = known.get("kind") == "observed" or known.get("session_status") == "active"
+        if runs and not name and (rests := self._at_rest()):
+            raise Wrong(f"Nothing rests in the chosen one. `resume N` takes {' or '.join(rests)}.")
         await self._join("" if runs else "resumed ", session_id=chosen, resume=not runs)
 
     async def say(self, text: str) -> None:
@@ -197,6 +199,11 @@ class Commands:
         if not word and self.console.current is None:
             raise Wrong("No session is chosen: `sessions` lists them, `resume N` chooses one.")
         return word or str(self.console.current)
+
+    def _at_rest(self) -> list[str]:
+        """Return the numbers of the sessions that are paused or failed."""
+        known = enumerate(self.console.sessions.values(), 1)
+        return [str(at) for at, one in known if one.get("session_status") in ("paused", "error")]
 
     def _waiting(self, number: str) -> Message:
         """Return the approval of that number, or the only one that waits. Raises Wrong."""

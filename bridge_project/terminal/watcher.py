@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
@@ -55,6 +56,10 @@ class Watcher:
                 target = await asyncio.to_thread(self.device.target)
                 talk = partial(self._talk, target)
                 await converse(target, self.take, talk)
+            except Refused:
+                with suppress(Lost):
+                    await asyncio.to_thread(self.device.target)  # how to pair a revoked one again
+                raise
             except Lost as lost:
                 if self.console.client is not None:  # it was ready: begin with the shortest
                     delays = list(limits.RECONNECT_DELAYS_SECONDS)

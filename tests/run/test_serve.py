@@ -146,11 +146,12 @@ def test_a_second_watch_takes_over_and_a_revoked_one_stays_out(tmp_path: Path) -
         first.until("connected to")
         with watch(bridge) as second:
             second.until("connected to")
-            first.until("Another connection of this device took over.")
+            first.until("a second `watch`, took over.")
             assert first.ended() == 1
             known = json.loads((bridge.data / "watch.json").read_text())["device"]
             assert re.search(rf"(?m)^{known} +watch on ", bridge.manage("list_devices").stdout)
             bridge.manage("revoke_device", str(known))
+            second.until("To pair it again, remove ")
             assert second.ended() == 1
         done = bridge.manage("watch", check=False)
         assert done.returncode == 1 and "was revoked" in done.stderr

@@ -25,8 +25,9 @@ class Command(BaseCommand):
     help = (
         "A device in the terminal: pairs itself with the bridge of this machine, joins every"
         " session, prints a line for each message, and carries out commands that are typed or"
-        " piped, one a line (`help` lists them). Ctrl-C and the end of the input end it; what"
-        " happens meanwhile is shown the next time."
+        " piped, one a line (`help` lists them). Ctrl-C ends it, and the end of what was typed or"
+        " piped; what happens meanwhile is shown the next time. A second one takes over from the"
+        " first."
     )
     requires_system_checks: list[str] = []
 
@@ -57,8 +58,6 @@ class Command(BaseCommand):
             asyncio.run(_run(watcher, lines))
         except Refused as refused:
             raise CommandError(str(refused)) from None
-        except BrokenPipeError:  # whoever read the output has enough
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 async def _agree(_question: str) -> bool:

@@ -45,7 +45,7 @@ def hosts(seen: Snapshot) -> Finding:
         except OSError as error:
             dead.append(f"{path.name}: {error.strerror or error}")
     pids = ", ".join(map(str, living))
-    text = f"{len(living)} sessions have an agent that runs (processes {pids})." if living else ""
+    text = f"Agents of sessions that run: {len(living)} (processes {pids})." if living else ""
     if living and not seen.holder:
         ends = f"They wait for a bridge, and end {limits.HOST_ALONE_SECONDS:g} s after it has gone."
         return warning(f"{text} {ends}", seen.start_command)

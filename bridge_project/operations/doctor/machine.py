@@ -36,14 +36,22 @@ def files(seen: Snapshot) -> Finding:
     if not os.access(root, os.R_OK | os.W_OK | os.X_OK):
         own = f'sudo chown -R "$(id -u)" {quoted} && chmod 700 {quoted}'
         return broken(f"{root} is not yours to write.", own)
-    for path in (root, root / ".env", *root.glob("secrets/*"), *root.glob("tls/*.key")):
-        if path.exists() and (mode := stat.S_IMODE(path.stat().st_mode)) & 0o077:
-            text = f"{path} has mode {mode:04o}: only its directory protects it."
-            level = warning if path.name == ".env" else broken  # an editor makes it so
-            return level(text, f"chmod -R go= {quoted}")
+    own = f"chmod -R go= {quoted}"
+    for path in (root, *root.glob("secrets/*"), *root.glob("tls/*.key")):
+        if open_to := _open_to_others(path):
+            return broken(open_to, own)
     if not all(read_secret(seen.conf, name) for name in ("hook_token", "admin_token")):
         return broken("A token is missing; a start makes it.", seen.start_command)
+    if open_to := _open_to_others(root / ".env"):  # as an editor makes it
+        return warning(open_to, own)
     return ok(f"{root} is private, the tokens are there.")
+
+
+def _open_to_others(path: Path) -> str:
+    """Say that a file is readable by others, if it is."""
+    if not path.exists() or not (mode := stat.S_IMODE(path.stat().st_mode)) & 0o077:
+        return ""
+    return f"{path} has mode {mode:04o}: only its directory protects it."
 
 
 def system(seen: Snapshot) -> Finding:

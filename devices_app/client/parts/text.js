@@ -229,7 +229,7 @@ export function stateWords(session, state, here) {
   if (session.quiet_since && state === "working")
     return `${QUIET} since ${clock(session.quiet_since)}`;
   if (session.resumable && state === "ended") return "Resumable";
-  if (session.failed && state === "ended") return "Ended with an error";
+  if (session.failed && state === "ended") return "Ended after an error";
   return STATES[isObserved && state === "approval" && !here ? "machine" : state];
 }
 
