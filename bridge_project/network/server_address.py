@@ -3,6 +3,8 @@
 ``serve`` writes it into the data directory. No name is looked up and no packet sent.
 """
 
+import contextlib
+import fcntl
 import ipaddress
 import json
 import socket
@@ -31,6 +33,16 @@ class Address:
     pin: str
     fingerprint: str
     local_ws_url: str = ""
+
+
+def holder(conf: Conf) -> str:
+    """Return the number of the process that serves, empty for none; it may be a dead one's."""
+    with contextlib.suppress(OSError), (conf.bridge_data_dir / "serve.lock").open() as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return file.read(20).strip() or "unknown"
+    return ""
 
 
 def local_addresses() -> tuple[str, ...]:

@@ -24,6 +24,7 @@ from django.core.management.base import CommandError
 
 from bridge_project.kernel.config import Conf
 from bridge_project.kernel.place import IN_CLONE, PROJECT_DIR, default_data_dir
+from bridge_project.network import server_address
 from bridge_project.operations.doctor import snapshot
 
 RUNS: Final = re.compile(r"\b(?:manage\.py|agent-bridge) (?:run|serve)\b")
@@ -158,7 +159,7 @@ def units(conf: Conf) -> list[Unit]:
 
 def running_unit(conf: Conf) -> Unit | None:
     """Return the unit whose process holds the data directory."""
-    holder = snapshot.holder(conf)
+    holder = server_address.holder(conf)
     for unit in units(conf) if holder else []:
         if unit.process() == holder:
             return unit
@@ -168,7 +169,7 @@ def running_unit(conf: Conf) -> Unit | None:
 def words_of_running(conf: Conf) -> str:
     """Return the directories and options of the running bridge, for a shell."""
     try:
-        process = psutil.Process(int(snapshot.holder(conf)))
+        process = psutil.Process(int(server_address.holder(conf)))
         words, place = process.cmdline(), process.cwd()
     except (psutil.Error, ValueError):
         return ""
@@ -179,7 +180,7 @@ def words_of_running(conf: Conf) -> str:
 
 def stop(conf: Conf, unit: Unit | None) -> bool:
     """Stop the running bridge; return whether there was one. Raises CommandError."""
-    holder = snapshot.holder(conf)
+    holder = server_address.holder(conf)
     if not holder:
         return False
     if unit is not None:
@@ -195,7 +196,7 @@ def stop(conf: Conf, unit: Unit | None) -> bool:
         except (psutil.Error, ValueError):
             text = f"A bridge serves from {conf.bridge_data_dir} (process {holder})"
             raise CommandError(f"{text}, but not as a process of yours. Stop it first.") from None
-    if not _wait(lambda: not snapshot.holder(conf)):
+    if not _wait(lambda: not server_address.holder(conf)):
         raise CommandError(f"Process {holder} has not stopped. Nothing was changed.")
     return True
 

@@ -1,7 +1,6 @@
 """Collect facts for all checks: address, lock holder, health and info."""
 
 import contextlib
-import fcntl
 import http.client
 import json
 import shlex
@@ -73,7 +72,7 @@ class Snapshot:
 
 def take(conf: Conf) -> Snapshot:
     """Read files, ask /health and /info; send tokens only to the pinned server."""
-    recorded, held_by = None, holder(conf)
+    recorded, held_by = None, server_address.holder(conf)
     with contextlib.suppress(OSError):
         recorded = server_address.recorded(conf)
     if recorded is None:
@@ -100,16 +99,6 @@ def read_secret(conf: Conf, name: str) -> str:
         return getattr(conf, f"bridge_{name}") or conf.secret_path(name).read_text().strip()
     except (OSError, UnicodeDecodeError):
         return ""
-
-
-def holder(conf: Conf) -> str:
-    """Return who holds `serve.lock`; the number in it may be a dead process's."""
-    with contextlib.suppress(OSError), (conf.bridge_data_dir / "serve.lock").open() as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return file.read(20).strip() or "unknown"
-    return ""
 
 
 def fetch(

@@ -11,6 +11,7 @@ from bridge_project.kernel import limits
 from bridge_project.kernel.config import conf
 from bridge_project.kernel.own_commands import make_command
 from bridge_project.kernel.private_files import write_private_file
+from bridge_project.network import server_address
 from devices_app import qr
 from devices_app.management.base import DeviceCommand, device_name, duration, find_device
 
@@ -77,6 +78,8 @@ class Command(DeviceCommand):
             text = WORDS.format(code=code, it=invitation, until=until, doctor=doctor)
             if invitation.is_local:
                 text += "\nThis address is for this machine alone: no phone can reach it.\n"
+            if not server_address.holder(conf):
+                text += f"\nThe bridge does not run: `{make_command(conf, 'run')}`.\n"
             content = text.encode()
         else:
             content = qr.RENDERERS[form](invitation)
