@@ -211,7 +211,11 @@ class Delivery:
         return {feed_id: position}
 
     async def _go_on(self, missed: Missed) -> None:
-        """Send the next page of missed rows; after the last one its feed is live."""
+        """Send the next page of missed rows; after the last one its feed is live.
+
+        What came meanwhile is then sent as live rows are, in their order: of other feeds none is
+        due again.
+        """
         page = await readers.retry(missed.log.page)
         if missed not in self._missed:  # it has been left meanwhile
             return
@@ -220,13 +224,16 @@ class Delivery:
             await self._send_page(page, missed.feeds)
             if self._newest != before and self._acknowledges is not False:
                 self._awaited.append(self._newest)
-        elif missed.feed is not None and missed.log.upto < self.live:
+            if not missed.log.ended or missed not in self._missed:
+                return
+        if missed.feed is not None and self.live - missed.log.upto > FEW_ROWS:
             positions = await readers.retry(self._positions, missed.feed)
             missed.log = reader.Reader(positions, self.live)
-        else:
-            self._missed.remove(missed)
-            if missed.feed is not None:
-                self.feeds.add(missed.feed)
+            return
+        self._missed.remove(missed)
+        if missed.feed is not None:
+            self.feeds.add(missed.feed)
+            self.live = min(self.live, missed.log.upto)
 
     async def _join(self, feed_id: int, buffer_upto: int | None, resumed: bool) -> None:
         """Send what a client that joins has missed, an observed session in pages."""

@@ -87,6 +87,21 @@ def test_what_waits_and_what_happens_now_do_not_wait_for_what_was_missed(
     bridge.accept(post(asks, tool_call_id="waits"))
 
 
+def test_a_session_is_live_once_its_backlog_has_come(bridge: Bridge, device: Phone) -> None:
+    """D26: its rows keep their place among others', also where nothing was acknowledged yet."""
+    device.ready()
+    sessions = [new_session() for _ in range(2)]
+    for sid in sessions:
+        bridge.accept(prompt(sid, 0), prompt(sid, 1))
+    for sid in sessions:
+        device.join(sid)
+        device.wait_numbers(sid, [0, 1])
+    last, other = sessions[-1], new_session()
+    bridge.accept(prompt(last, 2), prompt(other, 0))
+    device.expect("session_started", session_id=other)
+    assert len(device.events(last)) == 3, "it came after what is later"
+
+
 @pytest.mark.spec("limit.max_message_size_mb")
 def test_nine_megabytes_arrive_whole(bridge: Bridge, sid: str, device: Phone) -> None:
     """A message that is hard to send keeps a device from nothing after it (D30)."""
