@@ -36,7 +36,7 @@ class Address:
 
 
 def holder(conf: Conf) -> str:
-    """Return the number of the process that serves, empty for none; it may be a dead one's."""
+    """Return the number of the process that serves, empty for none; it may be dead."""
     with contextlib.suppress(OSError), (conf.bridge_data_dir / "serve.lock").open() as file:
         try:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
