@@ -51,6 +51,17 @@ def told(phone: Phone, session: str) -> list[dict[str, Any]]:
     return [message["payload"] for message in of(phone, "session_options", session)]
 
 
+def resumed(bridge: Bridge, phone: Phone, session: str, how: str) -> dict[str, Any]:
+    """session_ready after the agent has died; it does as the file `how` says meanwhile."""
+    say(phone, session, "/exit 3")
+    wait_status(bridge, session, "error")
+    (bridge.root / how).touch()
+    try:
+        return dict(resume(bridge, phone, session)["payload"])
+    finally:
+        (bridge.root / how).unlink()
+
+
 def test_the_model_is_chosen(bridge: Bridge, script: Script, session: str, other: Phone) -> None:
     """All who joined are told; who has not joined is not, and cannot choose."""
     with bridge.phones(2) as (phone, stranger):
@@ -202,18 +213,12 @@ def test_what_was_chosen_stands_after_a_resume(
     end(phone, session)
 
 
-def test_one_choice_after_the_other(bridge: Bridge, script: Script, phone: Phone) -> None:
+def test_one_choice_after_the_other(bridge: Bridge, phone: Phone) -> None:
     """As of a model, which brings an effort of its own: what stood then is not what stands now."""
     session = begin(bridge, phone, agent="offers")
     for option in ("brain", "depth"):
         choose(phone, session, option, "large")
-    say(phone, session, "/exit 3")
-    wait_status(bridge, session, "error")
-    (bridge.root / "anew").touch()
-    try:
-        ready = resume(bridge, phone, session)["payload"]
-    finally:
-        (bridge.root / "anew").unlink()
+    ready = resumed(bridge, phone, session, "anew")
     assert [values(ready)[one] for one in ("brain", "depth")] == ["large", "large"]
     bridge.fence(phone)
     told = [one["body"] for one in notifications(phone, session)]
@@ -224,13 +229,7 @@ def test_one_choice_after_the_other(bridge: Bridge, script: Script, phone: Phone
 def test_what_it_does_not_take_after_a_resume_is_said(bridge: Bridge, phone: Phone) -> None:
     session = begin(bridge, phone, agent="offers")
     choose(phone, session, "brain", "large")
-    say(phone, session, "/exit 3")
-    wait_status(bridge, session, "error")
-    (bridge.root / "refuses").touch()
-    try:
-        ready = resume(bridge, phone, session)["payload"]
-    finally:
-        (bridge.root / "refuses").unlink()
+    ready = resumed(bridge, phone, session, "refuses")
     assert values(ready)["brain"] == "small"
     lost = "The agent did not take Model Large again; it is Small now."
     phone.collect(
