@@ -155,11 +155,13 @@ function decider(approval, model, { open, done }) {
     failed: () => [button("button.primary", retry, "Try again")],
     waiting: () => [button("button", withdraw, "Withdraw")],
     open: () => {
+      // what is only recorded does not look like what decides
+      const [reject, accept] = told() ? ["reject", "primary"] : ["quiet", "quiet"];
       const rejects = waysOf(approval, "reject_once", refuse()).map(([id, label]) =>
-        button("button.reject", () => decide("rejected", null, optionOf(id)), label),
+        button(`button.${reject}`, () => decide("rejected", null, optionOf(id)), label),
       );
       const approves = waysOf(approval, "allow_once", approve()).flatMap(([id, label]) =>
-        approveButtons(approval, () => decide("approved", null, optionOf(id)), label),
+        approveButtons(approval, () => decide("approved", null, optionOf(id)), label, accept),
       );
       const keep = (/** @type {string} */ id) => decide("approved", null, { remember: id });
       const rules = ruleButtons(approval, keep, plans ? "Go on, allow this session" : undefined);
@@ -169,9 +171,6 @@ function decider(approval, model, { open, done }) {
       const words = plans ? ["Say what to change", "Send"] : [];
       const why = whyForm(refused, model, key, ...words);
       const tellsWhy = told() && !approval.options?.length; // there the agent's own words fit
-      // what is only recorded does not look like what decides
-      for (const one of told() ? [] : [...rejects, ...approves])
-        if (one.matches(".primary, .reject")) one.className = "quiet";
       return [open(rejects, approves, rules), tellsWhy && why];
     },
   };
@@ -272,14 +271,14 @@ const optionOf = (id) => (id === undefined ? {} : { option_id: id });
 
 // Low and medium take one tap, high two in place, critical a hold.
 /** @param {Approval} approval @param {() => unknown} act @param {string} label */
-function approveButtons(approval, act, label) {
+function approveButtons(approval, act, label, kind = "primary") {
   if (approval.risk_level === "critical") {
     const { button, other, hint } = holdButton(label.toLowerCase(), act);
     return [h("div.holding", {}, hint, button, other)];
   }
   if (approval.risk_level === "high")
-    return [twoSteps(`${label}…`, `Yes, ${label.toLowerCase()}`, act).node];
-  return [button("button.primary", act, label)];
+    return [twoSteps(`${label}…`, `Yes, ${label.toLowerCase()}`, act, kind).node];
+  return [button(`button.${kind}`, act, label)];
 }
 
 /** @param {Element_[]} nodes @param {boolean} may */
