@@ -76,12 +76,17 @@ function show(said) {
   return worker.registration.showNotification(title, { ...about, renotify });
 }
 
+// A page that was loaded before its worker was there is none of the worker's own.
+/** @returns {Promise<any[]>} */
+async function openPages() {
+  const windows = await worker.clients.matchAll({ type: "window", includeUncontrolled: true });
+  return windows.filter((/** @type {any} */ { url }) => new URL(url).pathname.startsWith(PAGE));
+}
+
 /** @param {string} path */
 async function open(path) {
-  /** @type {any[]} */
-  const windows = await worker.clients.matchAll({ type: "window", includeUncontrolled: true });
-  const ours = windows.filter(({ url }) => new URL(url).pathname.startsWith(PAGE));
-  const tab = ours.find(({ focused }) => focused) ?? ours[0];
+  const pages = await openPages();
+  const tab = pages.find(({ focused }) => focused) ?? pages[0];
   if (!tab) return worker.clients.openWindow(path);
   tab.postMessage({ open: path });
   return tab.focus();
@@ -143,7 +148,7 @@ async function showAndTell(said) {
   await show(said);
   // The bridge is told as far as it can be reached; that it was shown does not hang on it.
   if (said.notification_id) await tell("receipt", { notification_id: said.notification_id });
-  for (const page of await worker.clients.matchAll()) page.postMessage("shown");
+  for (const page of await openPages()) page.postMessage("shown");
 }
 
 /** @param {any} event */
