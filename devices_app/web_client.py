@@ -1,8 +1,8 @@
 """Serve the web client at `/app/`: one page for all screens, and its files (D53).
 
 The files are read once and named by the hash of them all, so that a browser never mixes two
-versions and may keep each for good. Their comments stay here, and the modules of the first screen
-are joined to one, as are those that follow it: each request of a phone takes a round trip.
+versions and may keep each for good. Their comments and indents stay here, and the modules of the
+first screen are joined to one, as are those that follow it: each request takes a round trip.
 """
 
 import gzip
@@ -50,6 +50,7 @@ _COMMENT: Final = re.compile(
 )
 _COMMAND: Final = re.compile(r"“make (\w+)”")
 _CSS_COMMENT: Final = re.compile(r"^ */\*[\s\S]*?\*/\n", re.MULTILINE)
+_INDENT: Final = re.compile(r"^ +", re.MULTILINE)
 
 
 class File(NamedTuple):
@@ -161,8 +162,9 @@ def _is_code(name: str) -> bool:
 
 
 def _bare(name: str, text: str) -> str:
-    """Return a file without its comments."""
-    return (_CSS_COMMENT if name.endswith(".css") else _COMMENT).sub("", text)
+    """Return a file without its comments and indents; no text in it spans lines."""
+    text = (_CSS_COMMENT if name.endswith(".css") else _COMMENT).sub("", text)
+    return _INDENT.sub("", text)
 
 
 def _target(name: str, path: str) -> str:
