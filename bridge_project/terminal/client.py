@@ -69,7 +69,7 @@ class Client:
             raise _lost(closed) from None
 
     async def request(self, type_: str, payload: Message, *, shown: bool = False) -> Message:
-        """Send a message; return the answer with its id (D4). Raises Lost or Refused."""
+        """Send a message; return its answer (D4). Raises Lost or Refused."""
         own = str(uuid.uuid4())
         answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
         self._answers[own] = answer, shown
@@ -133,11 +133,18 @@ class Client:
             raise _refusal(payload)
         if message["type"] == "error" and payload.get("code") == "CONN_REPLACED":
             raise Refused("Another connection of this device, such as a second `watch`, took over.")
-        answer, shown = self._answers.pop(message.get("id", ""), (None, True))
-        if answer is None or (shown and message["type"] != "error"):
+        answer, shown = self._answers.pop(_request_of(message), (None, True))
+        is_row = message["type"] == "agent_event"
+        if answer is None or is_row or (shown and message["type"] != "error"):
             self._take(message)
         if answer is not None and not answer.done():
             answer.set_result(message)
+
+
+def _request_of(message: Message) -> str:
+    """Return the id of the request that is answered (D4): a prompt by its row."""
+    about: Message = message["payload"]["payload"] if message["type"] == "agent_event" else {}
+    return str(about.get("message_id") or message.get("id", ""))
 
 
 async def converse(target: Target, take: Take, talk: Callable[[Client], Awaitable[T]]) -> T:

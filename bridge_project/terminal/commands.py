@@ -64,7 +64,7 @@ class Commands:
 
     async def say(self, text: str) -> None:
         """say TEXT: send the session's agent a message"""
-        await self._send("message", content=text, role="user")
+        await self._ask("message", content=text, role="user")
 
     async def interrupt(self) -> None:
         """interrupt: stop what the agent is doing"""

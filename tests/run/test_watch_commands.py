@@ -192,7 +192,7 @@ def test_sessions(bridge: Bridge, sid: str, piped: Program) -> None:
 
 
 def test_what_goes_wrong_ends_nothing_but_a_signal_does(piped: Program) -> None:
-    piped.ask("say Hello?", "error")  # D39: hooks cannot control an agent
+    piped.ask("say Hello?", "-- AGENT_UNAVAILABLE: ")  # D39: hooks cannot control an agent
     piped.ask("interrupt", "error")
     piped.ask("help", *COMMANDS)
     piped.ask("nonsense", "-- nonsense: no such command")
@@ -229,8 +229,11 @@ def test_a_pipe_ends_it_and_no_input_does_not(bridge: Bridge, sid: str) -> None:
     """A script ends with its last line; started with nothing to read it follows until a signal."""
     with Program(bridge.environment, "watch", terminal=False) as program:
         program.ask("status", CHANGED)
+        program.say("start demo .")
+        program.say("say Good night.")
         program.end_of_input()
         assert program.ended() == 0
+        assert "Good night." in program.shown, "its end waits for what became of the last line"
     with Program(bridge.environment, "watch", terminal=False) as program:
         program.end_of_input()
         program.until("connected to")

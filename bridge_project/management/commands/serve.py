@@ -113,7 +113,7 @@ def _banner(certificates: Certificates, here: Address, code: str) -> str:
     lines += [f"  {name:<12} {value}" for name, value in rows]
     if code:
         lines += ["", code.rstrip("\n"), "", f"Another code: {make_command(conf, 'qr')}"]
-    connect = f"{make_command(conf, 'hooks')}   (connects the coding agent on this machine)"
+    connect = f"{make_command(conf, 'hooks')}   (connects this machine's agents, once)"
     lines += ["", f"Next, in a second terminal: {connect}", "To stop: Ctrl-C"]
     return "\n".join(lines)
 

@@ -102,6 +102,8 @@ class _Lines:
         connected = False
         while line := await self._commands.get():
             if not connected or watcher.console.client is not None:
+                if watcher.console.client is None and _STDIN.isatty():
+                    self._note("-- this waits for the connection")
                 await watcher.ready.wait()
             connected = True
             await run_line(watcher.commands, line)
