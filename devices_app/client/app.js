@@ -44,7 +44,8 @@ const go = {
     if (event.defaultPrevented || event.altKey || !isPlain) return;
     event.preventDefault();
     const path = event.currentTarget.getAttribute("href");
-    if (event.currentTarget.matches(".back") && history.state?.from === path) history.back();
+    const { origin, steps } = history.state ?? {};
+    if (event.currentTarget.matches(".back") && origin === path) history.go(-steps);
     else goTo(path);
   },
 };
@@ -52,11 +53,16 @@ const go = {
 /** @type {Promise<unknown>} */
 let arrived = Promise.resolve(null); // where the browser goes back to, which takes it a moment
 
+/** What the parts of a session have in common. @param {string} path */
+const placeOf = (path) => path.split("/", 4).join("/");
+
 /** @param {string} path */
 async function goTo(path) {
   await arrived;
   await leaveSheets();
-  history.pushState({ from: location.pathname }, "", path);
+  const from = location.pathname;
+  const { origin = from, steps = 0 } = placeOf(path) === placeOf(from) ? (history.state ?? {}) : {};
+  history.pushState({ from, origin, steps: steps + 1 }, "", path);
   show();
 }
 

@@ -246,6 +246,8 @@ def test_search(make_bridge: MakeBridge, make_page: MakePage, axe: str) -> None:
     box = "document.querySelector('.found').getBoundingClientRect()"
     assert page.js(f"{box}.top > 0 && {box}.bottom < innerHeight")
     check(page, axe, "Zeile 0.")
+    page.tap(".tabs a", "Changes")
+    page.find(".tabs [aria-current=page]", "Changes")
     page.tap("a.back")  # to where one came from
     page.find(".hits .row-link", "Zeile 0.")
     assert page.js("document.querySelector('#search').value") == "heuhaufen"

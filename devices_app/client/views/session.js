@@ -120,7 +120,7 @@ export function sessionView(app, { id, tab, path }) {
     h(
       "header.bar",
       {},
-      history.state?.from === go.to("search")
+      history.state?.origin === go.to("search")
         ? backLink(go, "search", "Back to the search")
         : backLink(go, "home", "Back to the sessions"),
       heading,
