@@ -7,6 +7,7 @@ import shlex
 import sys
 from argparse import BooleanOptionalAction
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -137,6 +138,8 @@ class Command(BaseCommand):
             write_private_file(backup, before.encode(), like=file)
         if after is None:
             file.unlink()
+            with suppress(OSError):  # an empty directory was there for the file only
+                file.parent.rmdir()
         else:
             file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             write_private_file(file, after.encode(), like=file)
