@@ -58,9 +58,9 @@ async def _poll() -> None:
     unreachable = False
     while True:
         try:
-            tail.notify_head(await readers.run(reader.head_seq))
-            if registry.sockets:
-                registry.retire(*await readers.run(presence.to_end))
+            head, replaced, ended = await readers.run(_look, bool(registry.sockets))
+            tail.notify_head(head)
+            registry.retire(replaced, ended)
             for failure in failure_alerts.drain():
                 chores.begin(_notify, failure)  # the lease must not wait for it
             # the larger one: a clock may be set, or stop while the machine sleeps
@@ -77,6 +77,11 @@ async def _poll() -> None:
             log.exception("poll_failed")
             failure_alerts.report("INTERNAL_ERROR", "poll_failed")
         await asyncio.sleep(limits.POLL_SECONDS)
+
+
+def _look(connected: bool) -> tuple[int, set[int], set[int]]:
+    """Return the log's head, and connections to end: replaced ones, and the others."""
+    return reader.head_seq(), *(presence.to_end() if connected else (set(), set()))
 
 
 def _notify(failure: failure_alerts.Failure) -> None:
