@@ -117,7 +117,7 @@ class Poster(threading.Thread):
 
 @dataclass
 class View:
-    """What one connection of a phone brought; ``owed``: the oldest row not acknowledged before."""
+    """What one connection of a phone brought; ``owed``: the oldest row never acknowledged."""
 
     owed: str = ""
     rows: list[tuple[str, str]] = field(default_factory=list)
@@ -134,6 +134,9 @@ class Watcher(threading.Thread):
         self.session_id, self.phone, self.patience = session_id, phone, patience
         self.ports = cycle(ports)
         self.unacknowledged: dict[str, str] = {}  # id → row
+        # ids; when the phone goes to another process, such an acknowledgement may be stored after
+        # that one has sent its rows again
+        self.ever_acknowledged: set[str] = set()
         self.views: list[View] = []
         self.arrived: dict[str, float] = {}  # event → monotonic, when it was first seen
         self.fault: BaseException | None = None  # a message that is not what the specification says
@@ -142,7 +145,10 @@ class Watcher(threading.Thread):
     def run(self) -> None:
         while not self.ending.is_set():
             self.phone.port = next(self.ports)
-            view = View(next(iter(self.unacknowledged.values()), ""))
+            never = (
+                row for id_, row in self.unacknowledged.items() if id_ not in self.ever_acknowledged
+            )
+            view = View(next(never, ""))
             try:
                 self.phone.ready()
                 self.phone.join(self.session_id)
@@ -169,6 +175,7 @@ class Watcher(threading.Thread):
                 due = time.monotonic() - pinged > HEARTBEAT
                 if len(self.unacknowledged) >= 50 or (self.unacknowledged and due):
                     ids = list(self.unacknowledged)
+                    self.ever_acknowledged.update(ids)
                     self.phone.send("notification_ack", {"notification_ids": ids})
                     self.unacknowledged.clear()
                 if due:
