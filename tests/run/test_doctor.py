@@ -251,6 +251,12 @@ def test_stopped_or_never_started(bridge: Bridge, tmp_path: Path) -> None:
     assert (tmp_path / "new").stat().st_mode & 0o777 == 0o700 and told["files"]["level"] == "ok"
 
 
+@pytest.fixture
+def stopped(bridge: Bridge) -> None:
+    if bridge.process is not None and bridge.process.poll() is None:
+        bridge.stop()
+
+
 def at(moment: datetime) -> str:
     return f"import time_machine\ntime_machine.travel({moment.timestamp()}, tick=True).start()\n"
 
@@ -266,6 +272,7 @@ def faults_of(data: Path, bridge: Bridge, first: str = "", **more: str) -> dict[
     return run_doctor(bridge, expected=1, first=PATIENT + first, **where | more)
 
 
+@pytest.mark.usefixtures("stopped")
 def test_damaged(bridge: Bridge, data: Path) -> None:
     other = Conf(bridge_data_dir=data.parent / "other", bridge_host="127.0.0.1")
     shutil.copyfile(certificates.load_or_renew(other).chain, data / "tls/server.crt")
@@ -288,6 +295,7 @@ def test_damaged(bridge: Bridge, data: Path) -> None:
     assert (data / "tls/server.key").stat().st_mode & 0o777 == 0o600
 
 
+@pytest.mark.usefixtures("stopped")
 def test_of_another(bridge: Bridge, data: Path) -> None:
     other = Conf(bridge_data_dir=data.parent / "other", bridge_host="127.0.0.1")
     found = certificates.load_or_renew(other)
@@ -306,6 +314,7 @@ def test_of_another(bridge: Bridge, data: Path) -> None:
     says(told["hooks"], "warning", "another data directory", mend="make hooks")
 
 
+@pytest.mark.usefixtures("stopped")
 def test_expired(bridge: Bridge, data: Path) -> None:
     spool, hooks = Spool(data / "spool"), json.loads(install("{}", str(data / "spool")))
     put(data / "spool", "4711")
@@ -324,6 +333,7 @@ def test_expired(bridge: Bridge, data: Path) -> None:
     says(told["files"], "broken", "mode 0755", mend="chmod -R go=")
 
 
+@pytest.mark.usefixtures("stopped")
 def test_a_clock_that_was_set_back(bridge: Bridge, data: Path) -> None:
     with closing(sqlite3.connect(data / "bridge.sqlite3")) as database:
         database.execute("DELETE FROM django_migrations")
@@ -387,6 +397,7 @@ case $1 in serve) echo {};; *) cat "$(dirname "$0")/status";; esac
 """
 
 
+@pytest.mark.usefixtures("stopped")
 def test_an_address_for_a_browser(bridge: Bridge, data: Path, tmp_path: Path) -> None:
     """D55: by the bridge's authority; by Tailscale where it runs, which is never configured."""
     nowhere, program = f"https://bridge.internal:{bridge.port}", tmp_path / "tailscale"
