@@ -20,6 +20,7 @@ from collections.abc import Callable
 from typing import Any
 
 MODE, JOURNAL = sys.argv[1:3]
+RUN = os.urandom(8).hex()  # a system gives a process's number again
 OPTIONS = [{"optionId": kind, "name": kind, "kind": kind} for kind in ("allow_once", "reject_once")]
 LATE = ("What was asked?", "This is what ", "was said.")
 CAPABILITIES = {
@@ -80,7 +81,8 @@ def wait_for_go() -> None:
 
 def journal(what: str, **more: Any) -> None:
     with open(JOURNAL, "ab") as file:
-        file.write(json.dumps({"what": what, "pid": os.getpid()} | more).encode() + b"\n")
+        about = {"what": what, "pid": os.getpid(), "run": RUN}
+        file.write(json.dumps(about | more).encode() + b"\n")
 
 
 class Refusal(Exception):

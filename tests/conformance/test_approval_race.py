@@ -115,7 +115,7 @@ def test_an_agent_is_told_once(pair: list[Bridge], script: Script) -> None:
                 call: DECISIONS[decision] for call, decision in stands.items()
             }
             won.update(stands.values())
-        told = Counter((line["pid"], line["number"]) for line in script.lines("answered"))
+        told = Counter((line["run"], line["number"]) for line in script.lines("answered"))
         assert len(told) == won.total() and set(told.values()) == {1}, "each answer once"
         for racer in racers:
             racer.phone.close()

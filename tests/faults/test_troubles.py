@@ -187,6 +187,6 @@ def check_commands(world: World, ledger: Ledger, script: Script) -> Counter[str]
     for key, stands in list(ledger.stands.items()):
         assert len(stands) == 1, f"phones were told different decisions: {key} {stands}"
         assert stands == {"approved"} or ledger.calls.get(key) not in ran, f"{key}: {stands}"
-    told = Counter((line["pid"], line["number"]) for line in script.lines("answered"))
+    told = Counter((line["run"], line["number"]) for line in script.lines("answered"))
     assert not [one for one, times in told.items() if times > 1], f"told twice: {told}"
     return ran
