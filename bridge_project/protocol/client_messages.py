@@ -102,7 +102,8 @@ class SessionEnd(SessionPayload):
     The client that ended it gets the row under the id of its request, and not again. No join is
     needed while the agent is being started, or once the grace timer closed the session.
     ``give_back``: the agent is stopped and the session is paused, to go on in a terminal; a
-    ``session_update`` is the answer, and nothing has ended (D67).
+    ``session_update`` is the answer, and nothing has ended (D67). ``title`` (added): from the
+    bridge, how the session was called last; one that was short had no other message to say it.
     """
 
     type = "session_end"
@@ -111,6 +112,7 @@ class SessionEnd(SessionPayload):
     feed = "all"
     reason: types.SessionEndReason
     give_back: bool | None = None
+    title: str | None = None
 
 
 class HistoryList(ClientPayload):

@@ -40,6 +40,7 @@ class Console:
             case "session_ready" if key[0] in self.sessions:  # it may have ended meanwhile
                 self.current = self.current or key[0]
             case "session_end":
+                self.titles[key[0]] = payload.get("title") or self.titles.get(key[0], key[0][:8])
                 self._forget_session(key[0])
             case "approval_required" if "decision" not in payload:
                 self.pending[key] = payload

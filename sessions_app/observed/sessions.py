@@ -77,7 +77,7 @@ def close(
     session.status, session.closed_at = Session.Status.CLOSED, box.now
     session.set_turn(Session.Turn.IDLE)
     session.tasks = ""
-    end = SessionEnd(session_id=session.session_id, reason=reason)
+    end = SessionEnd(session_id=session.session_id, reason=reason, title=session.title)
     box.append_to_all(encode(end, id=row_id))
 
 

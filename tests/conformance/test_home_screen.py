@@ -47,6 +47,16 @@ def agree(bridge: Bridge, phone: Phone, session_id: str, **state: Any) -> dict[s
     return view
 
 
+def test_a_short_session_ends_with_its_title(bridge: Bridge, phone: Phone) -> None:
+    """No look between saw that the prompt gave it one: a phone knows it as its directory."""
+    sid = new_session()
+    began = hook("SessionStart", sid, {"working_directory": "/home/dev/project"})
+    bridge.accept(began, prompt(sid, "short"), hook("SessionEnd", sid))
+    started = phone.expect("session_started", session_id=sid)["payload"]["session"]
+    ended = phone.expect("session_end", session_id=sid)["payload"]
+    assert (started["title"], ended["title"]) == ("project", "prompt short")
+
+
 @pytest.mark.spec("ws.session_started ws.session_end event.SessionStart event.SessionEnd info.*")
 def test_an_observed_session(bridge: Bridge, phone: Phone) -> None:
     """From its first event to its end, for a phone that has not joined it."""

@@ -378,6 +378,7 @@ declare namespace Wire {
       session_id: string;
       reason: "user_request" | "timeout" | "error" | "completed";
       give_back?: boolean | null;
+      title?: string | null;
     };
     history_list: {
       agent: string;
@@ -573,6 +574,7 @@ declare namespace Wire {
       session_id: string;
       reason: "user_request" | "timeout" | "error" | "completed";
       give_back?: boolean;
+      title?: string;
     };
     session_update: {
       session: SessionInfo;

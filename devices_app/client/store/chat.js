@@ -150,7 +150,6 @@ const END = {
   user_request: "The session was ended.",
   timeout: "The session was closed: nobody was in it for some minutes.",
   error: "The session ended with an error.",
-  completed: "The session is complete.",
 };
 
 /** @param {Chat} chat @param {Row} row @param {string} [id] @returns {Answer} */

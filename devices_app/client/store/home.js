@@ -181,9 +181,10 @@ function withSession(home, view) {
 }
 
 /** @param {Home} home @param {Wire.Envelope<"session_end">} _ */
-function ended(home, { payload: { session_id: id }, timestamp }) {
+function ended(home, { payload: { session_id: id, title }, timestamp }) {
   if (isOld(home, id, timestamp) && home.sessions[id].session_status !== "closed") return home;
-  const state = withSession(home, { session_id: id, ...CLOSED, pending_approvals: 0 });
+  const over = { session_id: id, ...CLOSED, pending_approvals: 0, ...(title && { title }) };
+  const state = withSession(home, over);
   const open = openApprovals(state).filter(({ session_id: other }) => other === id);
   const keys = open.map(({ key }) => key);
   return closeApprovals(state, keys, "the end of the session");
@@ -206,13 +207,13 @@ function notified(home, message, viewing) {
   /** @type {SessionNews} */
   const view = { session_id: id };
   if (!isOld(state, id, message.timestamp)) view.last_activity_at = message.timestamp;
-  if (kind === "task_complete") view.failed = false;
+  // Of low priority is an end by a person, or of the session: nothing was finished.
+  const isDone = kind === "task_complete" && message.payload.priority !== "low";
+  if (isDone) view.failed = false;
   if (kind === "error") {
     view.trouble = message.payload.body;
     if (data.code !== "MESSAGES_DISCARDED") view.failed = true;
   }
-  // Of low priority is an end by a person: nothing was finished.
-  const isDone = kind === "task_complete" && message.payload.priority !== "low";
   if ((isDone || view.failed) && id !== viewing) view.unseen = true;
   return withSession(state, view);
 }

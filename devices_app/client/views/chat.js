@@ -81,7 +81,7 @@ export function chatView(id, app, target = "") {
     const isOver = whole && ended;
     const beginning = chat.items.length ? "The beginning" : "Nothing has been said here yet.";
     list.head.dataset.state = asking || !started ? "loading" : isOver ? "over" : "";
-    const wait = "Older messages wait for the connection.";
+    const wait = "Older messages, if there are any, wait for the connection.";
     const state = trouble || (whole && !isOver && !isReady() ? wait : "");
     if (!started) setText(words, "Reading…");
     else if (asking) setText(words, looking ? "Looking for it…" : "Loading older messages…");

@@ -182,6 +182,13 @@ test("a turn that failed is told until another one goes well", () => {
   const ran = happened("s", "error", "high", { code: "REJECTED_CALL_RAN" });
   assert.equal(state(fold([ack(view("s")), works, ran])), "error");
   assert.equal(state(fold([happened("s", "task_complete")], failed)), "finished");
+  const over = message("session_end", { session_id: "s", reason: "completed", title: "Why?" });
+  const { sessions } = fold([over, happened("s", "task_complete", "low")], failed);
+  assert.deepEqual(
+    [sessions.s.failed, sessions.s.title],
+    [true, "Why?"],
+    "its end changes nothing",
+  );
 });
 
 test("a conversation has what was said at its end, allowed and waited for", () => {
