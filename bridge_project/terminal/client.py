@@ -172,10 +172,7 @@ async def _connect(target: Target) -> ClientConnection:
             tls = self.transport.get_extra_info("ssl_object")
             if pin_of(tls.getpeercert(binary_form=True)) != target.pin:
                 self.transport.abort()
-                raise Refused(
-                    "The server there has another key than the bridge that was paired with."
-                    " Pair again if the bridge was set up anew."
-                )
+                raise Lost(f"what answers at {target.url} has another key than the bridge")
             await super().handshake(*args, **kwargs)
 
     try:
@@ -192,7 +189,7 @@ async def _connect(target: Target) -> ClientConnection:
         )
     except (OSError, InvalidHandshake, ConnectionClosed) as error:
         refused = isinstance(error, ConnectionRefusedError) or "Connect call failed" in str(error)
-        raise Lost("nothing listens there" if refused else str(error)) from None
+        raise Lost(f"nothing listens at {target.url}" if refused else str(error)) from None
 
 
 def _lost(closed: ConnectionClosed) -> Lost:

@@ -76,7 +76,9 @@ class Commands:
         self.console.current = None
 
     async def approve(self, number: str = "", option: str = "") -> None:
-        """approve [N [ID]]: approve the waiting call, or number N; ID: an option or rule"""
+        """approve [N] [ID]: approve the waiting call, or number N; ID: an option or rule"""
+        if number and not number.isdecimal():
+            number, option = "", number
         if render.questions(asked := self._waiting(number)):
             raise Wrong("It is a question: `answer` it, or `reject` it.")
         await self._decide(asked, "approved", option=option)
@@ -91,7 +93,7 @@ class Commands:
         for number, one in enumerate(known, 1):
             self.show(f"{number}  {render.rule(one)}")
         if not known:
-            self.show("No rule: every call that changes something asks.")
+            self.show("No rule: none is approved by itself.")
 
     async def forget(self, number: str) -> None:
         """forget N: take back number N of `rules`"""

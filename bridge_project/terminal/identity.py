@@ -36,7 +36,7 @@ class Identity:
         if here is None:
             where = f"the data directory {self.conf.bridge_data_dir}"
             begun = f"no bridge has been started with {where} yet, or since its restore"
-            raise Lost(f"{begun}: `{make_command(self.conf, 'run')}`")
+            raise Lost(begun)
         try:
             if not self._is_valid():
                 name = f"watch on {socket.gethostname()}"[:70]
@@ -50,6 +50,11 @@ class Identity:
             files.forget_database()  # a restore may put another in its place meanwhile
         url, token = here.local_ws_url or here.ws_url, self.known["token"]
         return Target(url, token, here.pin, self.known["device_id"])
+
+    def remedy(self) -> str:
+        """Return what to say behind a lost connection: how to start a bridge that does not run."""
+        runs = server_address.holder(self.conf)
+        return "" if runs else f" (it does not run: `{make_command(self.conf, 'run')}`)"
 
     def keep(self, used: str, fresh: str) -> None:
         """Store a fresh token, for the next connection. Raises OSError.

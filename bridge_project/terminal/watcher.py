@@ -61,11 +61,13 @@ class Watcher:
                     await asyncio.to_thread(self.device.target)  # how to pair a revoked one again
                 raise
             except Lost as lost:
+                why = str(lost).rstrip(".")
                 if self.console.client is not None:  # it was ready: begin with the shortest
                     delays = list(limits.RECONNECT_DELAYS_SECONDS)
+                else:
+                    why += self.device.remedy()
                 self.console.client = None
                 self.ready.clear()
-                why = str(lost).rstrip(".")
                 self._remark(f"{why}; trying again in {delays[0]} s", render.YELLOW)
                 await asyncio.sleep(delays.pop(0) if len(delays) > 1 else delays[0])
 
@@ -82,8 +84,10 @@ class Watcher:
         many = len(self.console.sessions)
         self._remark(f"connected to {target.url}; {many} session{'s' * (many != 1)}", render.GREEN)
         self._name_chosen()
-        for session_id in self.console.sessions:  # the newest first, which is chosen
-            self._joins.put_nowait(session_id)
+        known = self.console.sessions.values()
+        # the newest that takes messages first, which is chosen
+        for one in sorted(known, key=lambda one: one["kind"] == "observed"):
+            self._joins.put_nowait(one["session_id"])
         joined = set()
         while True:
             if self._joins.empty():

@@ -208,7 +208,7 @@ def test_it_asks_and_without_a_terminal_does_nothing_unless_told(tmp_path: Path)
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     environment = kept | {"BRIDGE_DATA_DIR": str(data)}
     command = ("install_hooks", "--settings", str(file))
-    adds = "This adds one command to 14 events of"
+    adds = "This adds one command, the same, to 14 events of"
     for answer, reply in (("", None), ("", ""), ("", "y"), ("y", "y")):
         file.write_text("{}")
         with Program(environment, *command, terminal=reply is not None) as program:

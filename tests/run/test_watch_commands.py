@@ -113,9 +113,9 @@ def test_rules(bridge: Bridge) -> None:
     with Program(bridge.environment, "watch", terminal=False) as watch:
         watch.until("connected to")
         watch.ask("start demo .", "-- started ")
-        watch.ask("rules", "No rule: every call that changes something asks.")
+        watch.ask("rules", "No rule: none is approved by itself.")
         watch.ask('say /tool Bash {"command": "pytest -q"}', "builds: for this session, ")
-        watch.ask("approve 1 builds", "-- Bash: approved", "Bash is over.")
+        watch.ask("approve builds", "-- Bash: approved", "Bash is over.")
         watch.ask('say /tool Bash {"command": "npm test"}', "[by your rule: builds and tests]")
         rule = re.compile(r"^1  builds and tests  \(.*, used 1 times\)$", re.MULTILINE)
 

@@ -26,8 +26,8 @@ class Command(BaseCommand):
         "A device in the terminal: pairs itself with the bridge of this machine, joins every"
         " session, prints a line for each message, and carries out commands that are typed or"
         " piped, one a line (`help` lists them). Ctrl-C ends it, and the end of what was typed or"
-        " piped; what happens meanwhile is shown the next time. A second one takes over from the"
-        " first."
+        " piped; what happens meanwhile, such as an answer, is shown the next time. A second one"
+        " takes over from the first."
     )
     requires_system_checks: list[str] = []
 

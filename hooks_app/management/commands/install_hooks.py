@@ -162,19 +162,19 @@ class Command(BaseCommand):
         *,
         yes: bool,
     ) -> bool:
-        """Show what would be written, and ask; without a terminal ``yes`` decides."""
-        adds = f"adds one command to {len(agent.events)} events of"
-        what = "takes the bridge's command out of" if removing else adds
-        self.stdout.write(f"This {what} {shown}.\n")
+        """Show what would be written, and ask, unless ``yes`` is given."""
+        if yes:
+            return True
         old, new = (before or "").splitlines(), (after or "").splitlines()
         for line in difflib.unified_diff(old, new, str(shown), str(shown), lineterm=""):
             self.stdout.write(line)
-        if yes:
-            return True
+        adds = f"adds one command, the same, to {len(agent.events)} events of"
+        what = "takes the bridge's command out of" if removing else adds
+        self.stdout.write(f"\nThis {what} {shown}.")
         if not sys.stdin.isatty():
             again = f"run this again with --yes ({make_command(conf, 'hooks', self._again)})"
             raise CommandError(f"There is no terminal to ask at: {again}. Nothing was changed.")
-        return self._agrees("\nWrite this?")
+        return self._agrees("Write this?")
 
     def _agrees(self, question: str) -> bool:
         self.stdout.write(f"{question} [y/N] ", ending="")
