@@ -286,7 +286,8 @@ def _cannot_listen(setting: str, address: str, port: int, error: OSError) -> Con
         another = port + 1000 if port + 1000 < 2**16 else port - 1000
         return ConfError(
             f"{setting}: port {port} is in use by another program. Stop it, or set a free one:"
-            f" `{setting}={another} {short('run')}` (to last, in the data directory's `.env`)"
+            f" `{setting}={another} {short('run')}` (to last, as a line of"
+            " `.env` in the data directory)"
         )
     if error.errno == errno.EADDRNOTAVAIL:
         return ConfError(f"BRIDGE_HOST: {address} is not an address of this machine")

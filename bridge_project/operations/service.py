@@ -167,7 +167,10 @@ def running_unit(conf: Conf) -> Unit | None:
 
 
 def words_of_running(conf: Conf) -> str:
-    """Return the directories and options of the running bridge, for a shell."""
+    """Return the directories and options of the running bridge, for a shell.
+
+    Installed, it may use the directory in which it was started, where none is named.
+    """
     try:
         process = psutil.Process(int(server_address.holder(conf)))
         words, place = process.cmdline(), process.cwd()
@@ -175,6 +178,9 @@ def words_of_running(conf: Conf) -> str:
         return ""
     verb = next((at for at, word in enumerate(words) if word in ("run", "serve")), len(words))
     given = words[verb + 1 :]
+    named = any(not one.startswith("-") for one in given) or conf.bridge_allowed_roots
+    if not IN_CLONE and not named:
+        given.append(place)
     return shlex.join(one if one.startswith("-") else os.path.join(place, one) for one in given)
 
 

@@ -49,7 +49,8 @@ def main(arguments: list[str]) -> int:
         os.environ.pop(variable, None)
     try:
         prepare("test" if what == "check" else "run")
-        if what != "check" and _has_claude():
+        # other commands do not start agents
+        if (what == "setup" or rest[:1] in (["serve"], ["upgrade"])) and _has_claude():
             prepare_for_claude()
     except Missing as missing:
         print(missing, file=sys.stderr)

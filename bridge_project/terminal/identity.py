@@ -52,7 +52,7 @@ class Identity:
         return Target(url, token, here.pin, self.known["device_id"])
 
     def remedy(self) -> str:
-        """Return what to say behind a lost connection: how to start a bridge that does not run."""
+        """Return how to start a bridge that does not run, else nothing."""
         runs = server_address.holder(self.conf)
         return "" if runs else f" (it does not run: `{make_command(self.conf, 'run')}`)"
 

@@ -95,12 +95,12 @@ def test_what_is_found(bridge: Bridge, place: Path) -> None:
 
 def test_what_a_start_and_a_doctor_say(bridge: Bridge, place: Path) -> None:
     """On the machine the paths are named; of what is missing only that it is, and who says why."""
-    wait_until(lambda: "Not found here" in bridge.log.read_text(), bridge.tail)
+    wait_until(lambda: "Not ready here" in bridge.log.read_text(), bridge.tail)
     lines = bridge.log.read_text().splitlines()
     assert "Agents (default: opencode):" in lines
     for name, version in (("opencode", "1.2.3"), ("copilot", "1.0.102")):
         assert [name, version, str(place / "good" / name)] in [line.split() for line in lines]
-    (missing,) = (line for line in lines if "Not found here" in line)
+    (missing,) = (line for line in lines if "Not ready here" in line)
     assert {"qwen", "vibe", "claude-agent-acp"} <= set(re.findall(r"[\w-]+", missing))
     assert "opencode" not in missing and "doctor" in missing
 

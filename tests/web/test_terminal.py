@@ -54,7 +54,7 @@ def test_a_terminal_is_shown_as_it_is(make_bridge: MakeBridge, make_page: MakePa
     where: dict[str, Any] = {"cwd": str(tree)}
     bridge.accept(pre(sid, {"command": "make test"}, tool_use_id="t1", **where))
     page.find(".heading", "Working · Bash: make test")
-    page.find(".heading", "trees/fix · primary-agent · fix")
+    page.find(".heading", "trees/fix · fix")
     page.find(".file .title", "only-in-fix.txt")
     page.tap(".tabs a", "Files")
     page.find(".title", "only-in-fix.txt")

@@ -69,6 +69,7 @@ class Command(BaseCommand):
                 certificates=self.certificates,
                 on_listening=self._listening,
             ).run()
+        print("The bridge has stopped.", flush=True)
         fault = data_files.files.fault
         threads.exit_after(limits.EXIT_SECONDS, data_files.NEEDS_A_PERSON if fault else 0)
         if fault:
@@ -113,8 +114,9 @@ def _banner(certificates: Certificates, here: Address, code: str) -> str:
     lines += [f"  {name:<12} {value}" for name, value in rows]
     if code:
         lines += ["", code.rstrip("\n"), "", f"Another code: {make_command(conf, 'qr')}"]
-    connect = f"{make_command(conf, 'hooks')}   (connects this machine's agents, once)"
-    lines += ["", f"Next, in a second terminal: {connect}", "To stop: Ctrl-C"]
+    watch, hooks = make_command(conf, "watch"), make_command(conf, "hooks")
+    lines += ["", f"Next, in a second terminal: {watch}   (shows what arrives)"]
+    lines += [f"Once: {hooks}   (connects this machine's agents)", "To stop: Ctrl-C"]
     return "\n".join(lines)
 
 
@@ -131,7 +133,7 @@ def _print_agents() -> None:
             lines.append(f"  {one.name:<16} {about}")
     if missing := [one.name for one in known if not one.can_start]:
         doctor = make_command(conf, "doctor")
-        lines.append(f"  Not found here: {', '.join(missing)}. {doctor} says why.")
+        lines.append(f"  Not ready here: {', '.join(missing)}. {doctor} says why.")
     print("\n".join(lines if known else [*lines, "  none but demo"]), flush=True)
 
 

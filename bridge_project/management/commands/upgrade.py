@@ -5,6 +5,7 @@ import pwd
 import shutil
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
@@ -14,6 +15,7 @@ from bridge_project.composition.database_copies import newest_copy
 from bridge_project.kernel.config import conf
 from bridge_project.kernel.database import sqlite_file
 from bridge_project.kernel.own_commands import make_command
+from bridge_project.network import server_address
 from bridge_project.operations import service
 from sessions_app.agents.host import sockets
 
@@ -58,7 +60,10 @@ class Command(BaseCommand):
             service.start(conf, unit)
             self.stdout.write(f"{unit.name} runs again, version {__version__}.")
         else:
-            run = make_command(conf, "run", given)
+            here = server_address.recorded(conf)
+            port = here and urlsplit(here.local_ws_url).port
+            moved = f"BRIDGE_PORT={port} " if port and port != conf.bridge_port else ""
+            run = moved + make_command(conf, "run", given)
             again = "Start it again, with the same settings" if stopped else "Start it"
             self.stdout.write(f"This is version {__version__}. {again}: `{run}`")
 

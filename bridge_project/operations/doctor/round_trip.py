@@ -67,7 +67,7 @@ def event(seen: Snapshot) -> Finding:
         with contextlib.suppress(DatabaseError):  # one that fails now has been reported
             _remove(device)
         connection.close()
-    shown = f'Phones show its ended session, "{NAME}", until the next run.'
+    shown = f'Phones list its session, "{NAME}", as ended.'
     return ok(f"One went to a device and was acknowledged, in {took * 1000:.0f} ms. {shown}")
 
 

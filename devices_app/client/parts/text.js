@@ -51,6 +51,13 @@ export const oneLine = (text) =>
     .trim();
 
 /**
+ * Return an agent's name in one line; nothing of one that has not said its name.
+ *
+ * @param {unknown} agent
+ */
+export const agentName = (agent) => (agent === "primary-agent" ? "" : oneLine(agent));
+
+/**
  * Join those parts that say something, with dots between them.
  *
  * @param {...(string | false | null | undefined)} parts

@@ -14,6 +14,7 @@ import {
   toast,
 } from "../parts/dom.js";
 import {
+  agentName,
   ago,
   clock,
   doingWords,
@@ -207,7 +208,7 @@ function paintRow(node, { session, state }, { home, viewed }) {
   node.children[0].ariaCurrent = viewed === session.session_id ? "page" : null;
   setPart(node, ".title", titleOf(session, session.session_id));
   const place = dotted(shortPath(session.working_directory), oneLine(session.branch));
-  setPart(node, ".meta", dotted(place, oneLine(session.agent)));
+  setPart(node, ".meta", dotted(place, agentName(session.agent)));
   const words = stateWords(session, state, asksHere(home, session.session_id));
   const doing = state === "approval" ? "" : doingWords(session, state); // its card says it
   const quiet = words.startsWith(QUIET);

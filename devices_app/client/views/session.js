@@ -1,7 +1,15 @@
 // Show a session: its title and its three tabs.
 
 import { backLink, button, connectionSign, fill, h, icon, setText } from "../parts/dom.js";
-import { doingWords, dotted, oneLine, shortPath, stateWords, titleOf } from "../parts/text.js";
+import {
+  agentName,
+  doingWords,
+  dotted,
+  oneLine,
+  shortPath,
+  stateWords,
+  titleOf,
+} from "../parts/text.js";
 import { asksHere, openApprovals } from "../store/approvals.js";
 import { attention } from "../store/home.js";
 import { chatView } from "./chat.js";
@@ -148,7 +156,7 @@ export function sessionView(app, { id, tab, path }) {
         session?.shared && "also at the desk",
         session?.asks === false && "does not ask before it acts",
         shortPath(session?.working_directory),
-        oneLine(session?.agent),
+        agentName(session?.agent),
         session?.branch && oneLine(session.branch),
       ),
     );
