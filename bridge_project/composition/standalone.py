@@ -19,7 +19,7 @@ from bridge_project.http.asgi_types import Application, Receive, Scope, Send
 from bridge_project.kernel import daphne_command, limits, threads
 from bridge_project.kernel.config import ConfError, conf
 from bridge_project.kernel.errors import BridgeError
-from bridge_project.kernel.own_commands import manage
+from bridge_project.kernel.own_commands import make_command
 from bridge_project.network import certificates as tls_certificates
 from bridge_project.network import server_address
 
@@ -58,7 +58,7 @@ class Standalone:
             if waiting := migrations.pending():
                 raise CommandError(
                     f"The database waits for migrations ({len(waiting)})."
-                    f" Run `{manage(conf, 'serve')}` once: it copies the database first."
+                    f" Run `{make_command(conf, 'run')}` once: it copies the database first."
                 )
             server_address.record(conf, server_address.current(conf, certificates))
             self._resources = resources.pop_all()

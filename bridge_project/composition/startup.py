@@ -17,7 +17,7 @@ from bridge_project.composition import database_copies
 from bridge_project.kernel import child_environment, data_files, limits
 from bridge_project.kernel.config import SECRETS, Conf
 from bridge_project.kernel.database import sqlite_file
-from bridge_project.kernel.own_commands import manage
+from bridge_project.kernel.own_commands import make_command, manage
 from bridge_project.kernel.path_walk import identity
 from bridge_project.kernel.private_files import make_private_dir
 from bridge_project.network import server_address
@@ -129,7 +129,7 @@ def check_made(conf: Conf) -> None:
     if server_address.recorded(conf) is None:
         raise CommandError(
             f"BRIDGE_DATA_DIR: {conf.bridge_data_dir} was never made ready."
-            f" Run `{manage(conf, 'serve')}` once."
+            f" Run `{make_command(conf, 'run')}` once."
         )
     make_database(conf)
 

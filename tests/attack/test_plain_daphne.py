@@ -135,7 +135,7 @@ def test_a_second_server_is_refused(bridge: Daphne) -> None:
 def test_what_is_not_ready_ends_with_one_line(tmp_path: Path) -> None:
     never = Daphne(tmp_path / "never")
     line = never.refused()
-    assert "was never made ready" in line and "manage.py serve" in line and "\n" not in line
+    assert "was never made ready" in line and "make run" in line and "\n" not in line
     assert not never.data.exists(), "nothing is made of what was not there"
 
     behind = prepared(tmp_path / "behind")
