@@ -112,12 +112,14 @@ def test_a_migration_that_fails_is_undone_and_a_later_upgrade_succeeds(versions:
 
     versions.fail.unlink()
     run_for_real(versions.old, "--keep-agents", str(versions.old.root))
+    port = versions.next.settings.pop("BRIDGE_PORT")  # which was given for the other start only
     done = upgrade(versions.next)
+    versions.next.settings["BRIDGE_PORT"] = port
     assert done.returncode == 0 and versions.old.ended(PATIENCE) == 0, done
     assert "The database is up to date (2 migrations)" in done.stdout
     again = shlex.quote(shlex.join(["--keep-agents", str(versions.old.root)]))
     assert "Start it again, with the same settings: `" in done.stdout
-    assert f"make run ARGS={again}`" in done.stdout
+    assert f"BRIDGE_PORT={port} " in done.stdout and f"make run ARGS={again}`" in done.stdout
     (copy,) = versions.copies()
     assert applied(copy) == 0 and str(copy) in done.stdout
     versions.start_next()
