@@ -44,7 +44,8 @@ def test_ending_a_session(shared: Bridge, phone: Phone, session: str) -> None:
     with shared.phones(1) as (other,):
         other.join(session)
         answer = end(phone, session)
-        assert answer["payload"] == {"session_id": session, "reason": "user_request"}
+        about = {"session_id": session, "reason": "user_request"}
+        assert answer["payload"] == about | {"title": shared.session(session)["title"]}
         row = other.expect("session_end", session_id=session, reason="user_request")
         assert answer == row | {"id": answer["id"]}, "of the same moment"
         told = other.expect(
