@@ -186,7 +186,7 @@ def test_an_agent_that_ends_while_no_bridge_is_there(
     pid = int(script.lines("new")[-1]["pid"])
     bridge.kill()
     os.kill(pid, signal.SIGKILL)
-    psutil.wait_procs([psutil.Process(pid)] if psutil.pid_exists(pid) else [], 10)
+    wait_until(lambda: not psutil.pid_exists(pid))
     bridge.start()
     wait_status(bridge, session_id, "error")
     again(bridge, phone, session_id)
