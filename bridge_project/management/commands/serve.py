@@ -69,11 +69,11 @@ class Command(BaseCommand):
                 certificates=self.certificates,
                 on_listening=self._listening,
             ).run()
-        print("The bridge has stopped.", flush=True)
         fault = data_files.files.fault
         threads.exit_after(limits.EXIT_SECONDS, data_files.NEEDS_A_PERSON if fault else 0)
         if fault:
             raise CommandError(fault, returncode=data_files.NEEDS_A_PERSON)
+        print("The bridge has stopped.", flush=True)
 
     async def _listening(self) -> None:
         code = ""

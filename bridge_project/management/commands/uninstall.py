@@ -43,8 +43,10 @@ class Command(BaseCommand):
     requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: CommandParser) -> None:
-        data = "remove the data directory too: devices and their tokens, the log, the backups (a"
-        data += " terminal is asked first, a script is not)"
+        data = (
+            "remove the data directory too: devices and their tokens, the log, the backups"
+            " (a terminal is asked first, a script is not)"
+        )
         parser.add_argument("--data", action="store_true", help=data)
 
     def handle(self, *args: Any, **options: Any) -> None:
