@@ -1,15 +1,9 @@
-"""Migrate the database, after a copy to go back to.
-
-Copies are named `before-<time>-<migration>` and end with `-unfinished` until a start has
-succeeded, with `-failed` when the start that made them had not. Neither is ever pruned.
-"""
+"""Migrate the database in one transaction, after a copy to go back to."""
 
 import contextlib
 import fcntl
 import filecmp
-import math
 import os
-import sqlite3
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,12 +12,11 @@ from typing import Final
 import structlog
 from django.core.management import call_command
 from django.core.management.base import CommandError
-from django.db import DatabaseError, connection
+from django.db import DatabaseError, connection, transaction
 from django.db.migrations.executor import MigrationExecutor
 from django.db.migrations.recorder import MigrationRecorder
 
 from bridge_project.composition import database_copies
-from bridge_project.composition.startup import restore_command
 from bridge_project.kernel.config import Conf
 from bridge_project.kernel.database import sqlite_file, unused_sqlite
 from bridge_project.kernel.private_files import make_private_dir
@@ -32,31 +25,32 @@ log = structlog.get_logger("bridge.startup")
 
 MIGRATION_LOCK: Final = 0x42524944  # any number that nothing else in this database takes
 KEPT_COPIES: Final = 5
-UNFINISHED: Final = "-unfinished.sqlite3"
-FAILED: Final = "-failed.sqlite3"
+COPIES: Final = "before-*.sqlite3"
 
 
 class MigrationFailed(CommandError):
-    """Report a migration that failed, and the copy from before it."""
+    """Report a migration that failed. None of those of its start was applied."""
 
-    def __init__(self, why: str, copy: Path | None, back: str) -> None:
-        super().__init__(f"A migration failed ({why}). {back}.")
-        self.why, self.copy = why, copy
+    def __init__(self, error: Exception) -> None:
+        why = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        text = f"A migration failed ({why}). The database is as it was before."
+        super().__init__(f"{text} Go back to the version that you had.")
+        self.text = text
 
 
 def migrate(conf: Conf) -> None:
-    """Apply pending migrations, in one process at a time. Raises CommandError."""
+    """Apply all that are pending, or none; one process at a time. Raises CommandError."""
     with _usable():
-        if not _pending() and not _unfinished(conf):
+        if not _pending():
             return
         print("Preparing the database …", flush=True)  # noqa: T201 - a person waits for it
         with _locked(conf):
-            copy = None
             # of those that waited for the lock only the first finds something to do
             if names := _pending():
-                copy = copy_first(conf, names)
-                _apply(conf)
-            _rename_copies(conf, copy)
+                copy_first(conf, names)
+                _apply()
+                for old in _copies(conf)[:-KEPT_COPIES]:
+                    old.unlink()
 
 
 def pending() -> list[str]:
@@ -112,54 +106,47 @@ def _locked(conf: Conf) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _apply(conf: Conf) -> None:
-    """Apply the migrations. Raises MigrationFailed, which names the copy to restore."""
+def _apply() -> None:
+    """Apply the migrations in one transaction. Raises MigrationFailed.
+
+    Django's own are one for each migration, and may end before it is recorded: killed in between,
+    every later start would make the same tables again.
+    """
+    # SQLite's way to change a table needs it, and cannot have it once a transaction is open
+    connection.disable_constraint_checking()
     try:
-        call_command("migrate", interactive=False, verbosity=0)
+        with transaction.atomic():
+            if connection.vendor == "postgresql":  # changes no table with checks to come
+                with connection.cursor() as cursor:
+                    cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
+            call_command("migrate", interactive=False, verbosity=0)
     except Exception as error:
         log.exception("a migration failed")
-        # the newest copy in which no failed start has applied a migration yet
-        copy = min(reversed(_unfinished(conf)), key=_count_applied, default=None)
-        back = "It was new: nothing is lost"
-        then = ", then start the version that you had"
-        if copy is not None:
-            command = restore_command(conf, copy)
-            back = f"To go back to the database as it was: `{command}`{then}"
-        elif connection.vendor == "postgresql":
-            back = f"To go back: load your dump with pg_restore{then}"
-        why = f"{type(error).__name__}: {' '.join(str(error).split())}"
-        raise MigrationFailed(why, copy, back) from error
+        raise MigrationFailed(error) from error
 
 
-def _count_applied(copy: Path) -> float:
-    try:
-        return len(database_copies.applied_migrations(copy))
-    except sqlite3.Error:  # damaged since: any other is better
-        return math.inf
+def copy_first(conf: Conf, names: list[str]) -> None:
+    """Copy an SQLite database that has rows: no other way leads to an older version.
 
-
-def copy_first(conf: Conf, names: list[str]) -> Path | None:
-    """Copy an SQLite database that has rows: there is no other way back.
-
-    A start that is tried again, with the database as it was, uses the copy of the one that failed
-    and makes no other, so failing starts do not fill the disk. Raises CommandError.
+    A start that is tried again uses the copy of the one before it and makes no other, so failing
+    starts do not fill the disk. Raises CommandError.
     """
     if not MigrationRecorder(connection).applied_migrations():
         if (left := unused_sqlite(conf)) is not None:
             text = "the database of DATABASE_URL is new: no device of the one before is known to it"
             log.warning(text, before=str(left))
-        return None  # it is new
+        return  # it is new
     source = sqlite_file(conf)
     if source is None:
         log.warning("a database server is migrated without a copy: dump it first (pg_dump)")
-        return None
+        return
     try:
         directory = make_private_dir(conf.bridge_data_dir, "backups")
         for left in directory.glob(".before-*"):  # by a start that was killed while it copied
             left.unlink()
         moment = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")  # no copy replaces another
-        target = directory / f"before-{moment}-{names[0]}{UNFINISHED}"
-        earlier = _unfinished(conf)
+        target = directory / f"before-{moment}-{names[0]}.sqlite3"
+        earlier = _copies(conf)
         database_copies.copy_sqlite(source, target)
         same = [copy for copy in earlier if filecmp.cmp(copy, target, shallow=False)]
         if same:
@@ -169,19 +156,8 @@ def copy_first(conf: Conf, names: list[str]) -> Path | None:
         text = f"The database cannot be copied before it is migrated ({error})."
         raise CommandError(text) from None
     log.info("the database was copied before it is migrated", copy=str(target), migrations=names)
-    return target
 
 
-def _unfinished(conf: Conf) -> list[Path]:
-    """Return copies of starts that failed since one succeeded, oldest first."""
-    return sorted((conf.bridge_data_dir / "backups").glob(f"before-*{UNFINISHED}"))
-
-
-def _rename_copies(conf: Conf, copy: Path | None) -> None:
-    """Give the copies their final names, and keep the last five that succeeded."""
-    for one in _unfinished(conf):
-        end = ".sqlite3" if one == copy else FAILED
-        one.rename(one.with_name(one.name.removesuffix(UNFINISHED) + end))
-    found = (conf.bridge_data_dir / "backups").glob("before-*.sqlite3")
-    for old in sorted(one for one in found if not one.name.endswith(FAILED))[:-KEPT_COPIES]:
-        old.unlink()
+def _copies(conf: Conf) -> list[Path]:
+    """Return the copies made here, oldest first."""
+    return sorted((conf.bridge_data_dir / "backups").glob(COPIES))

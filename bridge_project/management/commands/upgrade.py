@@ -3,7 +3,6 @@
 import os
 import pwd
 import shutil
-from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -25,8 +24,8 @@ ROOM_BYTES: Final = 16 * 2**20  # besides the copy, and the table that a migrati
 class Command(BaseCommand):
     help = (
         "Bring the database up to date with the code: stop the bridge, copy the database, migrate"
-        " it, start the service again. When a migration fails the database is put back. `make"
-        " upgrade` installs the requirements first."
+        " it, start the service again. A migration that fails changes nothing. `make upgrade`"
+        " installs the requirements first."
     )
     requires_system_checks: list[str] = []
 
@@ -49,7 +48,11 @@ class Command(BaseCommand):
                 startup.check_system(conf)
                 migrations.migrate(conf)
         except migrations.MigrationFailed as failed:
-            raise CommandError(_go_back(failed, unit)) from failed
+            run = f"`{make_command(conf, 'run')}`"
+            if unit is not None:
+                run = f"`make setup` and `{unit.command('start')}`"
+            back = f"Go back to the version that you had (git checkout), then {run}."
+            raise CommandError(f"{failed.text} The bridge is stopped. {back}") from failed
         text = "The database was up to date."
         if names:
             kept = newest_copy(conf) if sqlite_file(conf) else None
@@ -96,22 +99,3 @@ def _check_way_back(*, dumped: bool) -> None:
                 f"{place} has {free // mb} MB free; a copy of the database and the change of its"
                 f" tables need {needed // mb} MB. Nothing was changed; the bridge was not stopped."
             )
-
-
-def _go_back(failed: migrations.MigrationFailed, unit: service.Unit | None) -> str:
-    """Restore the database from the copy; return what happened and what to do."""
-    database = sqlite_file(conf)
-    if failed.copy is None or database is None:
-        return str(failed)
-    try:  # a full disk allows it, and a kill at any moment leaves a whole database
-        for suffix in ("-wal", "-shm"):
-            Path(f"{database}{suffix}").unlink(missing_ok=True)
-        failed.copy.replace(database)
-    except OSError as error:
-        return f"{failed} It could not be put back by itself ({error})."
-    text = f"A migration failed ({failed.why})."
-    text += " The database is as it was before, and the bridge is stopped."
-    run = f"`{make_command(conf, 'run')}`"
-    if unit is not None:
-        run = f"`make setup` and `{unit.command('start')}`"
-    return f"{text} Go back to the version that you had (git checkout), then {run}."
