@@ -71,7 +71,9 @@ class Commands:
         await self._send("session_interrupt")
 
     async def end(self) -> None:
-        """end: end the session; a terminal's is only left"""
+        """end: end the session, unless it is a terminal's"""
+        if self.console.sessions.get(self._named(""), {}).get("kind") == "observed":
+            raise Wrong("It runs in a terminal, and ends there.")
         await self._send("session_end", reason="user_request")
         self.console.current = None
 

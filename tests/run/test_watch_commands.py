@@ -168,7 +168,7 @@ def test_questions(bridge: Bridge, sid: str, piped: Program) -> None:
 
 
 def test_sessions(bridge: Bridge, sid: str, piped: Program) -> None:
-    """Another one can be chosen by its number or its id; one that is left is not forgotten."""
+    """Another one can be chosen by its number or its id; one of a terminal ends there."""
     other = new_session()
     bridge.accept(hook("SessionStart", other, {"working_directory": str(bridge.root)}))
     try:
@@ -180,15 +180,14 @@ def test_sessions(bridge: Bridge, sid: str, piped: Program) -> None:
         piped.ask("status", "-- GIT_ERROR: ")
         piped.ask("resume nobody-knows-this", "-- SESS_NOT_FOUND: ")
         piped.ask("start no-such-agent", "-- AGENT_UNAVAILABLE: ")
-        piped.say("end")
-        piped.ask(
-            "status", "-- No session is chosen: `sessions` lists them, `resume N` chooses one."
-        )
-        assert bridge.session(other)["status"] == "active", "it is only left"
-        piped.ask(f"resume {sid}", f"-- {sid}: ")
-        piped.ask("status", "kept.txt")
+        piped.ask("end", "-- It runs in a terminal, and ends there.")
+        piped.ask("sessions", sid, other)
     finally:
         bridge.accept(hook("SessionEnd", other, {}))
+    piped.until("ended")
+    piped.ask("status", "-- No session is chosen: `sessions` lists them, `resume N` chooses one.")
+    piped.ask(f"resume {sid}", f"-- {sid}: ")
+    piped.ask("status", "kept.txt")
 
 
 def test_what_goes_wrong_ends_nothing_but_a_signal_does(piped: Program) -> None:
