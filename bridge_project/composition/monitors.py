@@ -6,6 +6,7 @@ import signal
 import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -33,6 +34,8 @@ async def follow_address() -> None:
             certificate = await asyncio.to_thread(certificates.load_or_renew, conf)
             now = await asyncio.to_thread(server_address.current, conf, certificate)
             before = server_address.recorded(conf)
+            if before is not None:
+                now = replace(now, arguments=before.arguments)
             if now != before:
                 server_address.record(conf, now)
             if before is not None and now.pin != before.pin:

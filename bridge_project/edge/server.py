@@ -44,7 +44,7 @@ class Server(ServerLog, daphne.server.Server):  # type: ignore[misc]
     """Replace how daphne starts, listens and ends.
 
     The background work begins before anything listens and ends before a socket is closed.
-    ``on_listening`` is awaited when all listens.
+    ``on_listening`` is awaited when all listens, before a connection is taken.
     """
 
     def __init__(
@@ -115,11 +115,11 @@ class Server(ServerLog, daphne.server.Server):  # type: ignore[misc]
         try:
             await background.start_all()
             try:
+                await self.on_listening()
                 for port in self._ports:
                     port.startReading()
                     how = "plain, for a proxy" if port.factory is self.http_factory else "TLS"
                     log.info("Listening on %s port %d (%s).", port.interface, port.port, how)
-                await self.on_listening()
                 await signalled.wait()
             finally:
                 await self._stop()

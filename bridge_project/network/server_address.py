@@ -10,10 +10,12 @@ import json
 import socket
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import psutil
 
 from bridge_project.kernel.config import Conf
+from bridge_project.kernel.own_commands import make_command
 from bridge_project.kernel.private_files import make_private_dir, write_private_file
 from bridge_project.network import transport
 from bridge_project.network.certificate_files import Certificates
@@ -25,7 +27,8 @@ class Address:
 
     ``base_url``: https address without a path; ``ws_url``: the WebSocket's address; ``pin``,
     ``fingerprint``: hex SHA-256 of public key and certificate; ``local_ws_url``: the WebSocket as
-    this machine reaches it, past any proxy or tunnel that the others name; empty when unknown.
+    this machine reaches it, past any proxy or tunnel that the others name; empty when unknown;
+    ``arguments``: what `serve` was given, as a shell takes it.
     """
 
     base_url: str
@@ -33,6 +36,12 @@ class Address:
     pin: str
     fingerprint: str
     local_ws_url: str = ""
+    arguments: str = ""
+
+    @property
+    def port(self) -> int | None:
+        """Return the port on which the bridge listens itself."""
+        return urlsplit(self.local_ws_url).port
 
 
 def holder(conf: Conf) -> str:
@@ -91,6 +100,16 @@ def recorded(conf: Conf) -> Address | None:
         return Address(**json.loads(path(conf).read_text()))
     except (FileNotFoundError, ValueError, TypeError):
         return None
+
+
+def run_command(conf: Conf) -> str:
+    """Return the command that starts the bridge as it was started last."""
+    last = recorded(conf)
+    if last is None:
+        return make_command(conf, "run")
+    # devices look for it at the port that it had
+    port = "" if last.port in (None, conf.bridge_port) else f"BRIDGE_PORT={last.port} "
+    return port + make_command(conf, "run", last.arguments)
 
 
 def current(conf: Conf, certificates: Certificates) -> Address:

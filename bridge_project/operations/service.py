@@ -166,24 +166,6 @@ def running_unit(conf: Conf) -> Unit | None:
     return None
 
 
-def words_of_running(conf: Conf) -> str:
-    """Return the directories and options of the running bridge, for a shell.
-
-    Installed, it may use the directory in which it was started, where none is named.
-    """
-    try:
-        process = psutil.Process(int(server_address.holder(conf)))
-        words, place = process.cmdline(), process.cwd()
-    except (psutil.Error, ValueError):
-        return ""
-    verb = next((at for at, word in enumerate(words) if word in ("run", "serve")), len(words))
-    given = words[verb + 1 :]
-    named = any(not one.startswith("-") for one in given) or conf.bridge_allowed_roots
-    if not IN_CLONE and not named:
-        given.append(place)
-    return shlex.join(one if one.startswith("-") else os.path.join(place, one) for one in given)
-
-
 def stop(conf: Conf, unit: Unit | None) -> bool:
     """Stop the running bridge; return whether there was one. Raises CommandError."""
     holder = server_address.holder(conf)

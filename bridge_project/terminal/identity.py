@@ -11,7 +11,6 @@ from django.db import connection
 
 from bridge_project.kernel.config import Conf
 from bridge_project.kernel.data_files import files
-from bridge_project.kernel.own_commands import make_command
 from bridge_project.kernel.private_files import write_private_file
 from bridge_project.network import server_address
 from bridge_project.protocol.types import now_text
@@ -54,7 +53,7 @@ class Identity:
     def remedy(self) -> str:
         """Return how to start a bridge that does not run, else nothing."""
         runs = server_address.holder(self.conf)
-        return "" if runs else f" (it does not run: `{make_command(self.conf, 'run')}`)"
+        return "" if runs else f" (it does not run: `{server_address.run_command(self.conf)}`)"
 
     def keep(self, used: str, fresh: str) -> None:
         """Store a fresh token, for the next connection. Raises OSError.

@@ -243,6 +243,8 @@ def test_stopped_or_never_started(bridge: Bridge, tmp_path: Path) -> None:
     bridge.stop()
     told = run_doctor(bridge, expected=1)
     says(told["bridge"], "broken", "does not run", "nothing listens there", mend="make run")
+    told = run_doctor(bridge, expected=1, BRIDGE_PORT=str(free_port()))  # it was for one start
+    says(told["bridge"], "broken", "nothing listens", mend=f"BRIDGE_PORT={bridge.port} ")
     says(told["event"], "warning", "No event was sent")
     assert {told[name]["level"] for name in ("database", "certificate")} == {"ok"}
     says(told["hooks"], "ok", "may ask nobody")
@@ -347,7 +349,7 @@ def test_a_clock_that_was_set_back(bridge: Bridge, data: Path) -> None:
     assert (data / ".env").read_text().startswith("# export BRIDGE_PUBLIC_URL=")
     says(told["certificate"], "broken", "is the clock right?", mend="timedatectl")
     says(told["clock"], "broken", "set back", mend="timedatectl")
-    says(told["files"], "warning", ".env has mode 0644", mend="chmod -R go=")
+    says(told["files"], "ok", "is private")  # .env, as an editor makes it, is in it
     says(told["database"], "broken", "still to be made", mend="make upgrade")
     says(told["hooks"], "warning", "No agent reports", mend="make hooks")
 
@@ -379,6 +381,10 @@ def test_the_agent_that_is_asked_for_is_started(bridge: Bridge) -> None:
         last = said_of_agents(bridge, "--agent", name)[-1]
         says(last, "broken", words)
         assert last["mend"]
+    without = f"import sys\nsys.modules['claude_agent_sdk'] = None\n{PATIENT}"
+    done = doctor(bridge, "--agent", "claude-code", first=without, BRIDGE_AGENTS="claude-code")
+    last = [one for one in json.loads(done.stdout)["checks"] if "agent" in one["check"]][-1]
+    says(last, "broken", "claude-code was not started: ", mend="install")
 
 
 def test_an_agent_that_never_answers_is_ended(bridge: Bridge) -> None:

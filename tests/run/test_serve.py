@@ -3,6 +3,7 @@
 import json
 import re
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,7 +18,7 @@ from tests.faults.quick import QuickBridge
 from tests.run.terminal import Program
 from tests.run.test_operations import refused
 from tests.run.test_watch import watch
-from tests.servers import stop_process, wait_until
+from tests.servers import free_port, stop_process, wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -110,6 +111,47 @@ def test_data_that_cannot_be_used_is_one_line(tmp_path: Path) -> None:
         refused(bridge.manage(command, check=False), "file is not a database")
     (bridge.data / ".env").write_bytes(b"BRIDGE_QUEUE_MAX=\xff")
     refused(bridge.manage("serve", check=False), str(bridge.data / ".env"))
+
+
+def test_a_port_that_is_taken_leaves_the_last_address(tmp_path: Path) -> None:
+    """What starts it again has its port and its words, also after a restore."""
+    bridge = QuickBridge(tmp_path, **OWN_TOKENS)
+    bridge.arguments, first = [str(bridge.root)], bridge.settings["BRIDGE_PORT"]
+    kept = bridge.data / "server.json"
+
+    def start_at_a_taken_port() -> None:
+        with socket.create_server(("127.0.0.1", 0)) as other:
+            bridge.settings["BRIDGE_PORT"] = str(other.getsockname()[1])
+            done = bridge.manage("serve", check=False)
+            assert done.returncode == 1 and "is in use by another program" in done.stderr, done
+
+    start_at_a_taken_port()
+    assert not kept.exists()
+    bridge.settings["BRIDGE_PORT"] = first
+    said_at_the_start(bridge)
+    before = kept.read_bytes()
+    start_at_a_taken_port()
+    assert kept.read_bytes() == before
+
+    bridge.settings.pop("BRIDGE_PORT")
+    again = re.compile(rf"BRIDGE_PORT={first} .*make run ARGS=.*{re.escape(str(bridge.root))}")
+    assert again.search(bridge.manage("mint_pairing_qr", "--format", "url").stderr)
+    bridge.manage("backup")
+    (file,) = (bridge.data / "backups").glob("*.tar.gz")
+    assert again.search(bridge.manage("restore", str(file)).stdout)
+
+    kept.write_bytes(before)
+    bridge.settings["BRIDGE_PORT"] = str(free_port())
+    assert f"look for it at port {first}; to keep it" in said_at_the_start(bridge)
+
+
+def said_at_the_start(bridge: Bridge) -> str:
+    """What a start says until it can be used; it is stopped then."""
+    seen = len(bridge.log.read_text()) if bridge.log.exists() else 0
+    bridge.spawn()
+    wait_until(lambda: "To stop: Ctrl-C" in bridge.log.read_text()[seen:], bridge.tail)
+    assert bridge.stop() == 0
+    return bridge.log.read_text()[seen:]
 
 
 def test_in_a_terminal_it_shows_a_pairing_code(tmp_path: Path) -> None:

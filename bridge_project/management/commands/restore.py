@@ -8,6 +8,7 @@ from django.core.management.base import BaseCommand, CommandParser
 from bridge_project.composition import startup
 from bridge_project.kernel import own_commands
 from bridge_project.kernel.config import conf
+from bridge_project.network import server_address
 from bridge_project.operations.backup import DATABASE, restore
 
 
@@ -25,6 +26,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         file = options["file"].expanduser().absolute()
+        run = server_address.run_command(conf)  # the record goes with what was there
         with startup.only_server(conf):
             manifest, aside = restore(conf, file)
         text = f"The database is the one of {file} again."
@@ -41,4 +43,4 @@ class Command(BaseCommand):
             "If a device was revoked since then, it is valid again and has to be revoked again:"
             f" {own_commands.manage(conf, 'list_devices')}"
         )
-        self.stdout.write(f"Next: {own_commands.make_command(conf, 'run')}")
+        self.stdout.write(f"Next: {run}")

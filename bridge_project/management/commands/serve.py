@@ -1,8 +1,10 @@
 """Run the bridge (D42, D43): `serve`."""
 
 import io
+import shlex
 import sys
 import threading
+from dataclasses import replace
 from typing import Any
 
 from django.core.management import call_command
@@ -14,6 +16,7 @@ from bridge_project.composition import migrations, roots, startup
 from bridge_project.kernel import data_files, limits, threads
 from bridge_project.kernel.config import conf
 from bridge_project.kernel.own_commands import make_command
+from bridge_project.kernel.place import IN_CLONE
 from bridge_project.network import certificates, server_address, transport
 from bridge_project.network.certificate_files import Certificates
 from bridge_project.network.server_address import Address
@@ -52,8 +55,8 @@ class Command(BaseCommand):
             self.certificates = certificates.load_or_renew(conf)
             startup.check_system(conf)
             migrations.migrate(conf)
-            self.here = server_address.current(conf, self.certificates)
-            server_address.record(conf, self.here)
+            here = server_address.current(conf, self.certificates)
+            self.here = replace(here, arguments=_arguments(options))
 
             from bridge_project.asgi import routes
 
@@ -76,10 +79,11 @@ class Command(BaseCommand):
         print("The bridge has stopped.", flush=True)
 
     async def _listening(self) -> None:
-        code = ""
+        before, code = server_address.recorded(conf), ""
+        server_address.record(conf, self.here)  # not before: a port in use leaves the last one
         if sys.stdout.isatty() and self.here.base_url.startswith("https://"):
             code = await threads.writers.run(self._pairing_code)
-        print(_banner(self.certificates, self.here, code), flush=True)
+        print(_banner(self.certificates, self.here, before, code), flush=True)
         # in a thread that nobody waits for: a program may take seconds to say its version
         threading.Thread(target=_print_agents, daemon=True).start()
 
@@ -95,7 +99,14 @@ class Command(BaseCommand):
         return out.getvalue()
 
 
-def _banner(certificates: Certificates, here: Address, code: str) -> str:
+def _arguments(options: dict[str, Any]) -> str:
+    """Return what has to be given to a start elsewhere, for it to be as this one."""
+    unasked = IN_CLONE or conf.bridge_allowed_roots
+    roots = () if unasked and not options["directories"] else conf.allowed_roots
+    return shlex.join([*(["--keep-agents"] if options["keep_agents"] else []), *roots])
+
+
+def _banner(certificates: Certificates, here: Address, before: Address | None, code: str) -> str:
     """Return what is printed at the start, without tokens."""
     mode = transport.mode_of_url(here.base_url, conf.bridge_tunnel_domains)
     kind = "own" if certificates.ca else "BRIDGE_TLS_CERT"
@@ -112,6 +123,9 @@ def _banner(certificates: Certificates, here: Address, code: str) -> str:
     ]
     lines = ["The bridge is running.", ""]
     lines += [f"  {name:<12} {value}" for name, value in rows]
+    if before is not None and before.port not in (None, here.port):
+        kept = f"to keep it: BRIDGE_PORT={before.port} in {conf.bridge_data_dir}/.env"
+        lines += ["", f"Devices paired before look for it at port {before.port}; {kept}"]
     if code:
         lines += ["", code.rstrip("\n"), "", f"Another code: {make_command(conf, 'qr')}"]
     watch, hooks = make_command(conf, "watch"), make_command(conf, "hooks")

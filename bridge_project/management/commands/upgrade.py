@@ -4,7 +4,6 @@ import os
 import pwd
 import shutil
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
@@ -39,7 +38,7 @@ class Command(BaseCommand):
         names = migrations.pending()
         if names:
             _check_way_back(dumped=options["dumped"])
-        unit, given = service.running_unit(conf), service.words_of_running(conf)
+        unit = service.running_unit(conf)
         sockets.keep_mark().touch()  # what agents do goes on, and the next start finds it (D79)
         if stopped := service.stop(conf, unit):
             self.stdout.write("The bridge was stopped.")
@@ -48,7 +47,7 @@ class Command(BaseCommand):
                 startup.check_system(conf)
                 migrations.migrate(conf)
         except migrations.MigrationFailed as failed:
-            run = f"`{make_command(conf, 'run')}`"
+            run = f"`{server_address.run_command(conf)}`"
             if unit is not None:
                 run = f"`make setup` and `{unit.command('start')}`"
             back = f"Go back to the version that you had (git checkout), then {run}."
@@ -63,10 +62,7 @@ class Command(BaseCommand):
             service.start(conf, unit)
             self.stdout.write(f"{unit.name} runs again, version {__version__}.")
         else:
-            here = server_address.recorded(conf)
-            port = here and urlsplit(here.local_ws_url).port
-            moved = f"BRIDGE_PORT={port} " if port and port != conf.bridge_port else ""
-            run = moved + make_command(conf, "run", given)
+            run = server_address.run_command(conf)
             again = "Start it again, with the same settings" if stopped else "Start it"
             self.stdout.write(f"This is version {__version__}. {again}: `{run}`")
 

@@ -123,10 +123,11 @@ def trial(seen: Snapshot, name: str) -> Finding:
 def _try(seen: Snapshot, kind: AgentKind) -> Finding:
     """Start an agent and close it again; prompt only demo, which costs nothing."""
     seconds, prompt = (REAL_SECONDS, "") if kind.real else (DEMO_SECONDS, "doctor")
-    again, began, driver = _start_command(seen, kind), time.monotonic(), kind.make()
+    again, began = _start_command(seen, kind), time.monotonic()
+    if (reason := kind.problem()) is not None:
+        return broken(f"{kind.name} was not started: {reason}", *_remedies(seen, kind), again)
+    driver = kind.make()
     try:
-        if (reason := kind.problem()) is not None:
-            raise CannotStart(f"{kind.name} was not started: {reason}")
         with tempfile.TemporaryDirectory(prefix="bridge-doctor-") as directory:
             asyncio.run(_run(driver, Path(directory), seconds, prompt))
     except TimeoutError:

@@ -4,7 +4,6 @@ import shlex
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
-from urllib.parse import urlsplit
 
 from cryptography import x509
 
@@ -140,10 +139,8 @@ def address(seen: Snapshot) -> Finding | None:
     if seen.health is not None and (trouble := reach(seen, url, seen.recorded.pin)):
         return trouble
     if kind == "local_only":
-        port = urlsplit(seen.local_url).port
-        kept = f"BRIDGE_PORT={port} " if port != conf.bridge_port else ""
-        own = seen.without("BRIDGE_PUBLIC_URL")
-        wider = f"{own}; BRIDGE_HOST=auto {kept}{seen.start_command}"
+        own = f"{seen.without('BRIDGE_PUBLIC_URL')}; " if conf.bridge_public_url else ""
+        wider = f"{own}BRIDGE_HOST=auto {seen.start_command}"
         return warning(text, f"{wider}   # on a machine that is connected to a network")
     return ok(text)
 

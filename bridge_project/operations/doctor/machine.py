@@ -42,8 +42,6 @@ def files(seen: Snapshot) -> Finding:
             return broken(open_to, own)
     if not all(read_secret(seen.conf, name) for name in ("hook_token", "admin_token")):
         return broken("A token is missing; a start makes it.", seen.start_command)
-    if open_to := _open_to_others(root / ".env"):  # as an editor makes it
-        return warning(open_to, own)
     return ok(f"{root} is private, the tokens are there.")
 
 

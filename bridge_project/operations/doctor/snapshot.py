@@ -48,7 +48,7 @@ class Snapshot:
 
     @property
     def start_command(self) -> str:
-        return self.make("run")
+        return server_address.run_command(self.conf)
 
     @property
     def log_tail(self) -> str:

@@ -20,7 +20,7 @@ WORDS = """\
 {code}
 Pair {it.name}: scan the code with the phone's camera, or open the link on the device.
 The page leads into the web client, {it.base_url}/app/; any other client works too.
-Valid until {until:%Y-%m-%d %H:%M}, for one device.
+Valid until {until:%Y-%m-%d %H:%M %Z}, for one device.
 
   {it.link}
 
@@ -78,19 +78,19 @@ class Command(DeviceCommand):
             text = WORDS.format(code=code, it=invitation, until=until, doctor=doctor)
             if invitation.is_local:
                 text += "\nThis address is for this machine alone: no phone can reach it.\n"
-            if not server_address.holder(conf):
-                text += f"\nThe bridge does not run: `{make_command(conf, 'run')}`.\n"
             content = text.encode()
         else:
             content = qr.RENDERERS[form](invitation)
         if output is None:
             self._print(content)
-            return
-        try:
-            write_private_file(output, content)
-        except OSError as error:
-            raise CommandError(f"{output} cannot be written: {error.strerror}") from None
-        self.stderr.write(f"Written to {output}; valid until {invitation.expires_at}.")
+        else:
+            try:
+                write_private_file(output, content)
+            except OSError as error:
+                raise CommandError(f"{output} cannot be written: {error.strerror}") from None
+            self.stderr.write(f"Written to {output}; valid until {invitation.expires_at}.")
+        if not server_address.holder(conf):
+            self.stderr.write(f"The bridge does not run: `{server_address.run_command(conf)}`.")
 
     def _print(self, content: bytes) -> None:
         # a picture is bytes, which Django's wrapper does not take
