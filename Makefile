@@ -4,7 +4,7 @@
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help run watch hooks doctor qr admin upgrade uninstall \
+.PHONY: help run watch hooks doctor qr admin backup upgrade uninstall \
 	test test-slow repeat test-agents test-web soak mac-check bench lint setup clean
 
 # The newest Python that the pins were installed on and that can make an environment; any newer one
@@ -35,6 +35,9 @@ qr: ## pair a phone: a new QR code, good for ten minutes
 
 admin: ## make a user of the admin site
 	$(call bootstrap,manage make_admin $(ARGS))
+
+backup: ## save database, secrets, certificates and settings in one file (ARGS=WHERE)
+	$(call bootstrap,manage backup $(ARGS))
 
 upgrade: ## after git pull: requirements, a copy of the database, migrations, restart of the service
 	$(call bootstrap,manage upgrade $(ARGS))

@@ -50,7 +50,7 @@ def only_server(conf: Conf) -> Iterator[None]:
         except BlockingIOError:
             holder = os.pread(lock_fd, 20, 0).decode(errors="replace").strip() or "unknown"
             raise CommandError(
-                f"Another bridge serves from {conf.bridge_data_dir} (process {holder})."
+                f"A bridge runs with {conf.bridge_data_dir} already (process {holder})."
                 " Stop it first; a second bridge needs its own BRIDGE_DATA_DIR."
             ) from None
         os.truncate(lock_fd, 0)

@@ -65,6 +65,9 @@ def main() -> int:
         else:
             print(f"The database cannot be used: {error}".strip().splitlines()[0], file=sys.stderr)
         return 1
+    except KeyboardInterrupt:  # at a question, whose answer nothing was done without
+        print(file=sys.stderr)
+        return 130
     except BrokenPipeError:  # whoever read the output has enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except OSError as error:

@@ -187,7 +187,9 @@ async def _connect(target: Target) -> ClientConnection:
             close_timeout=2,
             max_size=None,
         )
-    except (OSError, InvalidHandshake, ConnectionClosed) as error:
+    except (ssl.SSLError, InvalidHandshake) as error:
+        raise Lost(f"what answers at {target.url} is no bridge ({error})") from None
+    except (OSError, ConnectionClosed) as error:
         refused = isinstance(error, ConnectionRefusedError) or "Connect call failed" in str(error)
         raise Lost(f"nothing listens at {target.url}" if refused else str(error)) from None
 

@@ -36,6 +36,8 @@ class Commands:
 
     async def sessions(self) -> None:
         """sessions: the open sessions, and what waits for a decision in them"""
+        if self.console.client is None:
+            self.show("There is no connection at the moment: this is how it was.")
         for number, session_id in enumerate(self.console.sessions, 1):
             chosen = "*" if session_id == self.console.current else " "
             self.show(f"{chosen} {number}  {self.console.called(session_id)}")
@@ -85,9 +87,11 @@ class Commands:
             raise Wrong("It is a question: `answer` it, or `reject` it.")
         await self._decide(asked, "approved", option=option)
 
-    async def reject(self, number: str = "") -> None:
-        """reject [N]: reject the only waiting call, or number N of `sessions`"""
-        await self._decide(self._waiting(number), "rejected")
+    async def reject(self, *words: str) -> None:
+        """reject [N] [WHY]: reject the waiting call, or number N, and tell the agent why"""
+        number = words[0] if words and words[0].isdecimal() else ""
+        why = " ".join(words[1:] if number else words)
+        await self._decide(self._waiting(number), "rejected", reason=why)
 
     async def rules(self) -> None:
         """rules: the rules of the chosen session, which approve calls without asking"""
@@ -169,14 +173,25 @@ class Commands:
         ready = await self._ask("session_start", **asked)
         self.console.current = str(ready["session_id"])
         where = clean(ready.get("working_directory")) or "no directory"
-        self.show(f"-- {done}{ready['session_id']}: {clean(ready.get('agent'))} in {where}")
+        self.show(f"-- {done}{ready['session_id']}: {render.agent(ready)} in {where}")
 
     async def _decide(
-        self, asked: Message, decision: str, params: Any = None, summary: str = "", option: str = ""
+        self,
+        asked: Message,
+        decision: str,
+        params: Any = None,
+        summary: str = "",
+        option: str = "",
+        reason: str = "",
     ) -> None:
         ids = {"session_id": asked["session_id"], "tool_call_id": asked["tool_call_id"]}
         how = ids | {"decision": decision, "modifications": params}
-        offered = {one["id"] for one in asked.get("remember") or []}
+        how |= {"reason": reason} if reason else {}
+        offered = [one["id"] for one in asked.get("remember") or []]
+        known = [*offered, *(one["id"] for one in asked.get("options") or [])]
+        if option and option not in known:
+            ways = ", ".join(f"`approve {one}`" for one in known)
+            raise Wrong(f"There is no {option} here: {ways or '`approve` takes a number alone'}.")
         how |= {"remember" if option in offered else "option_id": option} if option else {}
         recorded = await self._ask("approval_response", **how)
         nobody = NOTED if asked.get("source") == "hooks" else "No agent took it."

@@ -57,14 +57,18 @@ def line(message: Message, title: str, *, colour: bool = False) -> str | None:
     return "  ".join([*shown, text]).rstrip()
 
 
+def agent(one: Message) -> str:
+    """Return the name of a session's agent."""
+    return "an agent" if one.get("agent") == UNNAMED else clean(one.get("agent"))
+
+
 def _content(name: str, body: Message) -> tuple[str, int, str] | None:
     """Return a message's kind, colour and text; None for what another message says."""
     match name:
         case "session_started":
             one = _object(body.get("session"))
             where = one.get("working_directory") or "an unknown directory"
-            agent = "an agent" if one.get("agent") == UNNAMED else one.get("agent")
-            return "started", GREEN, plain(f"{agent} in {where}")
+            return "started", GREEN, plain(f"{agent(one)} in {where}")
         case "session_end":
             return "ended", GREEN, plain(body.get("reason"))
         case "UserPromptSubmit":
@@ -116,9 +120,10 @@ def _asks(body: Message) -> str:
     if questions(body):
         return f"{body.get('description')}\n[{where or 'answer N'}]"
     risk = str(body.get("risk_level"))
-    ways = [f"\n{one['id']}: {one['name']}" for one in body.get("options") or []]
+    ways = [f"\napprove {one['id']}: {one['name']}" for one in body.get("options") or []]
     if not body.get("decision"):
-        ways += [f"\n{one['id']}: {plain(_offer(one), 400)}" for one in body.get("remember") or []]
+        offers = body.get("remember") or []
+        ways += [f"\napprove {one['id']}: {plain(_offer(one), 400)}" for one in offers]
     return f"{_call(body, CALL_CHARS)} [{', '.join(filter(None, (risk, where)))}]{''.join(ways)}"
 
 
@@ -128,7 +133,8 @@ def _offer(rule: Message) -> str:
 
 def rule(one: Message) -> str:
     """Write a rule of a session, who set it and how often it was used."""
-    return f"{plain(one['label'])}  ({plain(one['device'])}, used {one['used']} times)"
+    times = "once" if one["used"] == 1 else f"{one['used']} times"
+    return f"{plain(one['label'])}  ({plain(one['device'])}, used {times})"
 
 
 def _result(body: Message) -> str:

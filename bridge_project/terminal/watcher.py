@@ -82,7 +82,8 @@ class Watcher:
                 self._remark(text, render.YELLOW)
         self.console.client = client
         many = len(self.console.sessions)
-        self._remark(f"connected to {target.url}; {many} session{'s' * (many != 1)}", render.GREEN)
+        count = f"{many} session{'s' * (many != 1)}"
+        self._remark(f"connected to {target.url}; {count}; `help` lists commands", render.GREEN)
         self._name_chosen()
         known = self.console.sessions.values()
         # the newest that takes messages first, which is chosen

@@ -16,6 +16,11 @@ from hooks_app.producer import shell_command
 from hooks_app.producer.agents import AGENTS, CLAUDE, HookedAgent
 
 _CLAUDE = AGENTS[CLAUDE]
+_ASKING = ("default", "acceptEdits", "plan")  # modes in which it asks somebody
+ASKS_NOBODY = (
+    "Newer Claude Codes decide by themselves, and ask nobody, until {} has"
+    ' "permissions": {{"defaultMode": "default"}}.'
+)
 
 
 class SettingsError(ValueError):
@@ -83,6 +88,12 @@ def answering(text: str, spool: str, *, agent: HookedAgent = _CLAUDE) -> bool:
     settings = _parse(text, agent)
     asked = settings.get("hooks", {}).get(agent.answers, []) if agent.answers else []
     return any(_waits(hook) for _, hook in _ours(asked, spool))
+
+
+def asks_somebody(text: str) -> bool:
+    """Return whether Claude Code's settings have it ask before it acts."""
+    permissions = _parse(text, _CLAUDE).get("permissions")
+    return isinstance(permissions, dict) and permissions.get("defaultMode") in _ASKING
 
 
 _COMMANDS = ("command", "bash")  # what agents call a hook's command

@@ -41,7 +41,11 @@ def open_connection(device: Device, token_digest: str, address: str) -> int:
 
 
 def close_connections(connection_ids: Collection[int]) -> None:
-    Connection.objects.filter(pk__in=list(connection_ids)).delete()
+    """Forget connections, and record that their devices were seen until now."""
+    closed = Connection.objects.filter(pk__in=list(connection_ids))
+    for device in sorted(set(closed.values_list("device_id", flat=True))):
+        Device.objects.filter(pk=device).update(last_seen_at=timezone.now())
+    closed.delete()
 
 
 def recorded() -> set[int]:

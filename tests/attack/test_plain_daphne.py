@@ -127,7 +127,7 @@ def test_a_body_over_the_limit(bridge: Daphne) -> None:
 
 def test_a_second_server_is_refused(bridge: Daphne) -> None:
     for line in (bridge.refused(), bridge.manage("serve", check=False).stderr.strip()):
-        assert "Another bridge serves from" in line and "\n" not in line
+        assert "A bridge runs with" in line and "\n" not in line
         assert str(bridge.running.pid) in line
     assert bridge.get("/api/v1/health", bridge.hook_token).status == 200
 

@@ -463,10 +463,12 @@ def test_away_is_told_to_every_device(bridge: Bridge, phone: Phone) -> None:
         phone.forget()
         assert other.request("presence_set", {"away": False})["payload"]["away"] is False
         presence(phone, False, hello(other)["device_name"])
-    assert "You are away." in bridge.manage("away").stdout
+    said = bridge.manage("away").stdout
+    assert "You are away, for 12 hours" in said and "away --back`." in said
     presence(phone, True, None)
-    assert "You were away." in bridge.manage("away").stdout
-    assert "at the machine" in bridge.manage("away", "--back").stdout
+    assert "You are away already, since " in bridge.manage("away").stdout
+    assert "You are back at the machine." in bridge.manage("away", "--back").stdout
+    assert "You are at the machine already." in bridge.manage("away", "--back").stdout
 
 
 def test_it_is_over_after_a_while(hasty: Bridge) -> None:

@@ -208,7 +208,8 @@ def test_it_asks_and_without_a_terminal_does_nothing_unless_told(tmp_path: Path)
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     environment = kept | {"BRIDGE_DATA_DIR": str(data)}
     command = ("install_hooks", "--settings", str(file))
-    adds = "This adds one command, the same, to 14 events of"
+    reports = "This adds one command, the same, to 14 events of"
+    waits = "to 13 events, and to PermissionRequest one that waits for an answer, in"
     for answer, reply in (("", None), ("", ""), ("", "y"), ("y", "y")):
         file.write_text("{}")
         with Program(environment, *command, terminal=reply is not None) as program:
@@ -218,7 +219,9 @@ def test_it_asks_and_without_a_terminal_does_nothing_unless_told(tmp_path: Path)
                 program.until("Write this? [y/N]")
                 program.say(reply)
             assert program.ended() == (1 if reply is None else 0), program.shown
-        assert adds in program.shown
+        assert (waits if answer == "y" else reports) in program.shown
+        asked_for = answer == reply == "y"
+        assert ("ask nobody, until" in program.shown) is asked_for
         assert ("again with --yes" in program.shown) is (reply is None)
         assert (file.read_text() != "{}") is (data / "spool").exists() is (reply == "y")
         assert answering(file.read_text(), str(data / "spool")) is (answer == "y")

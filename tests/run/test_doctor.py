@@ -247,7 +247,7 @@ def test_stopped_or_never_started(bridge: Bridge, tmp_path: Path) -> None:
     says(told["bridge"], "broken", "nothing listens", mend=f"BRIDGE_PORT={bridge.port} ")
     says(told["event"], "warning", "No event was sent")
     assert {told[name]["level"] for name in ("database", "certificate")} == {"ok"}
-    says(told["hooks"], "ok", "may ask nobody")
+    says(told["hooks"], "ok", "ask nobody, until it has")
     told = run_doctor(bridge, expected=1, BRIDGE_DATA_DIR=str(tmp_path / "new"))
     says(told["bridge"], "broken", "never started", mend="make run")
     assert (tmp_path / "new").stat().st_mode & 0o777 == 0o700 and told["files"]["level"] == "ok"

@@ -170,7 +170,7 @@ def test_one_data_directory_has_one_bridge(installed: Installed) -> None:
     clone = Bridge(installed.directory / "clone", BRIDGE_DATA_DIR=str(installed.data))
     for done in (second, clone.run(["manage.py", "serve"])):
         assert done.returncode == 1
-        assert f"Another bridge serves from {installed.data}" in done.stderr
+        assert f"A bridge runs with {installed.data} already" in done.stderr
 
 
 def test_uninstall_leaves_the_data_until_it_is_told(installed: Installed) -> None:

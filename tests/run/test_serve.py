@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.bridge import REPOSITORY, Bridge
+from tests.conformance.bridge import REPOSITORY, Bridge, query
 from tests.conformance.samples import hook
 from tests.faults.quick import QuickBridge
 from tests.run.terminal import Program
@@ -191,9 +191,18 @@ def test_a_second_watch_takes_over_and_a_revoked_one_stays_out(tmp_path: Path) -
             first.until("a second `watch`, took over.")
             assert first.ended() == 1
             known = json.loads((bridge.data / "watch.json").read_text())["device"]
-            assert re.search(rf"(?m)^{known} +watch on ", bridge.manage("list_devices").stdout)
+            row = rf"(?m)^{known} +watch on .* connected .* now "
+            assert re.search(row, bridge.manage("list_devices").stdout)
+            file = bridge.data / "bridge.sqlite3"
+            query(
+                file,
+                f"UPDATE devices_app_device SET last_seen_at = '2020-01-01' WHERE id = {known}",
+            )
             bridge.manage("revoke_device", str(known))
             second.until("To pair it again, remove ")
             assert second.ended() == 1
+        # until its end it was seen, however long ago it had come
+        last = f"SELECT last_seen_at > '2021' FROM devices_app_device WHERE id = {known}"
+        wait_until(lambda: query(file, last) == [(1,)])
         done = bridge.manage("watch", check=False)
         assert done.returncode == 1 and "was revoked" in done.stderr

@@ -95,7 +95,10 @@ def test_approvals(bridge: Bridge, sid: str, repository: Repository) -> None:
         watch.ask("sessions", "#1  [high]", "#2  [high]", "#3  [high]", *shown)
         watch.ask("approve", "-- 3 wait: `sessions` lists them; say which number.")
         noted = "Recorded. The agent still waits for an answer at the machine."
-        watch.ask("reject 2", f"-- Bash: rejected. {noted}")
+        watch.ask(
+            "approve 2 nothing", "-- There is no nothing here: `approve` takes a number alone"
+        )
+        watch.ask("reject 2 not today", f"-- Bash: rejected. {noted}")
         watch.ask(f"modify 2 {json.dumps(changed)}", "-- Bash: modified")
         watch.ask("approve", "-- Bash: approved")
         watch.ask("approve", "-- Nothing waits for a decision.")
@@ -117,7 +120,7 @@ def test_rules(bridge: Bridge) -> None:
         watch.ask('say /tool Bash {"command": "pytest -q"}', "builds: for this session, ")
         watch.ask("approve builds", "-- Bash: approved", "Bash is over.")
         watch.ask('say /tool Bash {"command": "npm test"}', "[by your rule: builds and tests]")
-        rule = re.compile(r"^1  builds and tests  \(.*, used 1 times\)$", re.MULTILINE)
+        rule = re.compile(r"^1  builds and tests  \(.*, used once\)$", re.MULTILINE)
 
         def is_listed() -> bool:  # it is told of changes within some seconds
             watch.say("rules")

@@ -5,6 +5,11 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
 
+from bridge_project.kernel import limits
+from bridge_project.kernel.config import conf
+from bridge_project.kernel.own_commands import manage
+from bridge_project.network import server_address
+from bridge_project.protocol.types import parse_timestamp
 from sessions_app import away
 
 
@@ -21,5 +26,13 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         gone = not options["back"]
         known = away.set_away(gone, who=getpass.getuser())
-        was = "were" if known else "are"
-        self.stdout.write(f"You {was} {'away' if gone else 'at the machine'}.")
+        text = "You are at the machine already." if known else "You are back at the machine."
+        if gone and known:
+            text = f"You are away already, since {parse_timestamp(known.since).astimezone():%H:%M}."
+        elif gone:
+            hours, back = limits.AWAY_SECONDS // 3600, manage(conf, "away --back")
+            text = f"You are away, for {hours} hours, until you write a prompt here, or `{back}`."
+        self.stdout.write(text)
+        if gone and not server_address.holder(conf):
+            run = server_address.run_command(conf)
+            self.stdout.write(f"The bridge does not run, so no phone is asked: `{run}`.")

@@ -37,5 +37,6 @@ class Command(BaseCommand):
         manifest = backup.back_up(conf, target)
         size = f"{target.stat().st_size / 2**10:,.0f} KB"
         self.stdout.write(f"Saved {len(manifest.files)} files ({size}) in {target}")
+        self.stdout.write("It holds tokens and keys: keep it safe, and on another disk.")
         if backup.DATABASE not in manifest.files:
             self.stderr.write(DUMP)

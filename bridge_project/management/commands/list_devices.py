@@ -29,9 +29,9 @@ class Command(DeviceCommand):
 
 def _row(device: Device, connected: bool) -> list[str]:
     state = str(pairing.state(device))
-    if connected and state == "paired":
-        state = "connected"
     seen = f"{device.last_seen_at:%Y-%m-%d %H:%M:%S}" if device.last_seen_at else ""
+    if connected and state == "paired":
+        state, seen = "connected", "now"
     what = (device.platform, device.client_version, seen, device.last_address)
     return [terminal_safe(cell) or "-" for cell in (str(device.pk), device.name, state, *what)]
 

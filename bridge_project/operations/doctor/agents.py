@@ -125,7 +125,8 @@ def _try(seen: Snapshot, kind: AgentKind) -> Finding:
     seconds, prompt = (REAL_SECONDS, "") if kind.real else (DEMO_SECONDS, "doctor")
     again, began = _start_command(seen, kind), time.monotonic()
     if (reason := kind.problem()) is not None:
-        return broken(f"{kind.name} was not started: {reason}", *_remedies(seen, kind), again)
+        remedies = _remedies(seen, kind) or [f"{again}   # once it is installed"]
+        return broken(f"{kind.name} was not started: {reason}", *remedies)
     driver = kind.make()
     try:
         with tempfile.TemporaryDirectory(prefix="bridge-doctor-") as directory:

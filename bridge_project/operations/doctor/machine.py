@@ -20,11 +20,17 @@ from bridge_project.kernel.database import database_settings, sqlite_file, unuse
 from bridge_project.operations.doctor.findings import Finding, broken, ok, warning
 from bridge_project.operations.doctor.snapshot import Snapshot, read_secret
 from hooks_app.producer.agents import AGENTS, CLAUDE, HookedAgent
-from hooks_app.producer.install import SettingsError, answering, install, installed
+from hooks_app.producer.install import (
+    ASKS_NOBODY,
+    SettingsError,
+    answering,
+    asks_somebody,
+    install,
+    installed,
+)
 from hooks_app.producer.shell_command import HOOK_MARK
 from hooks_app.producer.spool import spool_status
 
-ASKING: Final = ("default", "acceptEdits", "plan")  # modes in which claude-code asks somebody
 WAITING_SECONDS: Final = 30.0  # a running forwarder needs less than one
 SERVER_SECONDS: Final = 1.5  # for a lock, or an answer
 
@@ -144,20 +150,22 @@ def _hooks_of(seen: Snapshot, agent: HookedAgent) -> Finding | None:
     answers = answering(text, place, agent=agent)
     where = "can be answered from devices too" if answers else "is answered there only"
     reports = f"{agent.name} reports to this bridge ({file}); what it asks in a terminal {where}."
-    return _asks(file, text, reports) if needed else ok(reports)
+    if agent.waits and answers:
+        reports = f"{reports.removesuffix('.')}, while you are away."
+    return _asks(file, text, reports, answers) if needed else ok(reports)
 
 
-def _asks(file: Path, text: str, reports: str) -> Finding:
+def _asks(file: Path, text: str, reports: str, answers: bool) -> Finding:
     """Say what else in Claude Code's settings decides whether its hooks are asked."""
     settings = json.loads(text.removeprefix("\ufeff"))
     if settings.get("disableAllHooks") is True:
         turn_on = 's/"disableAllHooks": *true/"disableAllHooks": false/'
         said = f'{file} has them, but also "disableAllHooks": true.'
         return broken(said, f"sed -i '{turn_on}' {shlex.quote(str(file))}")
-    permissions = settings.get("permissions")
-    if isinstance(permissions, dict) and permissions.get("defaultMode") in ASKING:
+    if asks_somebody(text):
         return ok(reports)
-    return ok(f'{reports} It may ask nobody: no "permissions": {{"defaultMode": "default"}} there.')
+    text = f"{reports} {ASKS_NOBODY.format('it')}"
+    return warning(text) if answers else ok(text)  # whoever wants to answer wants to be asked
 
 
 def database(seen: Snapshot) -> Finding:

@@ -35,8 +35,11 @@ class Command(DatabaseCommand):
         if options["directory"] is None:
             if options["remove"]:
                 raise CommandError("Name the repository whose trust is to end.")
-            for row in TrustedRepository.objects.all():
+            rows = TrustedRepository.objects.all()
+            for row in rows:
                 self.stdout.write(terminal_safe(f"{row.path}  {', '.join(row.programs)}"))
+            if not rows:
+                self.stdout.write("No repository is trusted.")
             return
         directory = os.path.realpath(options["directory"])
         if options["remove"]:

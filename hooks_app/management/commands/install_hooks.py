@@ -5,7 +5,7 @@ import hashlib
 import os
 import shlex
 import sys
-from argparse import BooleanOptionalAction
+from argparse import ArgumentTypeError, BooleanOptionalAction
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -18,8 +18,10 @@ from bridge_project.kernel.own_commands import make_command
 from bridge_project.kernel.private_files import make_private_dir, write_private_file
 from hooks_app.producer.agents import AGENTS, CLAUDE, HookedAgent
 from hooks_app.producer.install import (
+    ASKS_NOBODY,
     SettingsError,
     answering,
+    asks_somebody,
     install,
     installed,
     is_empty,
@@ -58,7 +60,7 @@ class Command(BaseCommand):
         add = parser.add_argument
         parser.set_defaults(settings=None)
         which = "which agents (default: all that are found, or that have our hooks)"
-        add("agents", nargs="*", choices=[*AGENTS, []], metavar="AGENT", help=which)
+        add("agents", nargs="*", type=_agent, metavar="AGENT", help=which)
         settings = "the settings file of one agent (default: claude-code's, at the usual place)"
         add("--settings", "--settings-file", dest="settings_file", type=Path, help=settings)
         yes = "do it without asking; needed where there is no terminal"
@@ -80,7 +82,10 @@ class Command(BaseCommand):
         if options["remove"]:
             chosen = [AGENTS[name] for name in names] or list(AGENTS.values())
         else:
-            chosen = [AGENTS[name] for name in names] or list(found()) or [AGENTS[CLAUDE]]
+            chosen = [AGENTS[name] for name in names] or list(found())
+            if not chosen:
+                self.stdout.write("No agent was found here. For Claude Code, which may come:")
+                chosen = [AGENTS[CLAUDE]]
         how = {name: options[name] for name in ("remove", "yes", "answer")}
         self._again = _words(given, options)
         for agent in chosen:
@@ -147,10 +152,7 @@ class Command(BaseCommand):
             backup.unlink(missing_ok=True)
             return f"{shown}: the hooks are out{', and the file is gone' if after is None else ''}."
         kept = f" The file as it was: {backup}." if backup.exists() else ""
-        starts = "Agent sessions that start from now on report to the bridge."
-        if answering(after or "", str(spool), agent=agent):
-            starts += " What they ask can be answered from a paired device too."
-        return f"{shown}: the hooks are in. {starts}{kept}{agent.then and f' {agent.then}'}"
+        return f"{shown}: the hooks are in. {_then(agent, after or '', spool, shown)}{kept}"
 
     def _agreed(
         self,
@@ -168,8 +170,12 @@ class Command(BaseCommand):
         old, new = (before or "").splitlines(), (after or "").splitlines()
         for line in difflib.unified_diff(old, new, str(shown), str(shown), lineterm=""):
             self.stdout.write(line)
-        adds = f"adds one command, the same, to {len(agent.events)} events of"
-        what = "takes the bridge's command out of" if removing else adds
+        events, spool = len(agent.events), str(conf.bridge_data_dir / "spool")
+        adds = f"adds one command, the same, to {events} events of"
+        if not removing and answering(after or "", spool, agent=agent):
+            adds = f"adds one command, the same, to {events - 1} events, and to"
+            adds += f" {agent.answers} one that waits for an answer, in"
+        what = "takes the bridge's commands out of" if removing else adds
         self.stdout.write(f"\nThis {what} {shown}.")
         if not sys.stdin.isatty():
             again = f"run this again with --yes ({make_command(conf, 'hooks', self._again)})"
@@ -180,6 +186,24 @@ class Command(BaseCommand):
         self.stdout.write(f"{question} [y/N] ", ending="")
         self.stdout.flush()
         return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def _agent(name: str) -> str:
+    """Check a name. Its ``choices`` would have to have the list of none, too."""
+    if name in AGENTS:
+        return name
+    raise ArgumentTypeError(f"{name!r} is none of {', '.join(AGENTS)}")
+
+
+def _then(agent: HookedAgent, text: str, spool: Path, shown: Path) -> str:
+    """Say what the hooks do from now on, and what is still to be done."""
+    said = ["Agent sessions that start from now on report to the bridge."]
+    if answering(text, str(spool), agent=agent):
+        when = AWAY.format(agent.waits) if agent.waits else BESIDE
+        said.append(f"What they ask can be answered from a paired device too, {when}.")
+        if agent.name == CLAUDE and not asks_somebody(text):
+            said.append(ASKS_NOBODY.format(shown))
+    return " ".join(filter(None, [*said, agent.then]))
 
 
 def _without(agent: HookedAgent, before: str | None, backup: Path, spool: str) -> str | None:

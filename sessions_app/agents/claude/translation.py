@@ -1,6 +1,7 @@
 """Translate claude-agent-sdk's messages to events, and transcripts to messages."""
 
 import math
+import shlex
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,6 +15,7 @@ from bridge_project.kernel.pictures import name_in
 from bridge_project.kernel.text import clean, printable
 from bridge_project.protocol.resources import Usage
 from sessions_app.agents import events
+from sessions_app.agents.claude import program
 from sessions_app.agents.diffs import diff_of_result
 from sessions_app.agents.driver import HistoryMessage, Verdict, describe_call
 from sessions_app.agents.usage import limit_of
@@ -35,8 +37,8 @@ _STOPPED = (None, "end_turn", "stop_sequence", "tool_use")
 _TOO_LONG = "max_output_tokens"
 _NO_LOG_IN = "authentication_failed"
 _LOG_IN = (
-    "Run `claude /login` in a terminal on the bridge's machine, as the user who runs the "
-    "bridge, or give the bridge ANTHROPIC_API_KEY."
+    "Run `{} /login` in a terminal on the bridge's machine, as the user who runs the bridge, or"
+    " give the bridge ANTHROPIC_API_KEY."
 )
 _WHY_RETRIED = {
     "overloaded": "The model is overloaded",
@@ -290,8 +292,11 @@ class Translation:
         if failed:
             why = message.result or "; ".join(message.errors or ())
             why = clean(why or f"The agent failed: {message.subtype}.")
-            log_in = f". {_LOG_IN}" if self._error == _NO_LOG_IN else ""  # no phone can do `/login`
-            return events.TurnEnded("error", usage, why + log_in)
+            if self._error == _NO_LOG_IN:  # no phone can do `/login`
+                # that of the SDK is in no PATH
+                own = program.PROGRAM.path() and "claude"
+                why += f". {_LOG_IN.format(own or shlex.quote(str(program.program())))}"
+            return events.TurnEnded("error", usage, why)
         if message.stop_reason in _STOPPED:
             return events.TurnEnded("stop", usage)
         return events.TurnEnded("error", usage, f"The model stopped: {message.stop_reason}.")

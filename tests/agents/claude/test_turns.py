@@ -1,6 +1,8 @@
 """Turns of claude-code: its real program against a scripted model (D35, D38, D40, D41)."""
 
 import asyncio
+import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -106,7 +108,8 @@ async def test_without_a_log_in_it_says_where_to_log_in(model: Model, session: D
     refused = Refused(401, "invalid x-api-key", "authentication_error")
     ended = only(TurnEnded, await session.turn(model.play("stranger", refused)))
     assert ended.finish_reason == "error"
-    assert "`claude /login` in a terminal on the bridge's machine" in ended.error, ended
+    named = re.search(r"Run `(.*) /login` in a terminal on the bridge's machine", ended.error)
+    assert named is not None and shutil.which(named[1]) is not None, ended
 
 
 async def test_a_command_that_fails_and_one_that_takes_too_long(
