@@ -104,7 +104,9 @@ def recorded(conf: Conf) -> Address | None:
 
 def run_command(conf: Conf) -> str:
     """Return the command that starts the bridge as it was started last."""
-    last = recorded(conf)
+    last = None
+    with contextlib.suppress(OSError):  # it is another user's
+        last = recorded(conf)
     if last is None:
         return make_command(conf, "run")
     # devices look for it at the port that it had

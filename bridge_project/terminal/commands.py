@@ -87,10 +87,11 @@ class Commands:
             raise Wrong("It is a question: `answer` it, or `reject` it.")
         await self._decide(asked, "approved", option=option)
 
-    async def reject(self, *words: str) -> None:
+    async def reject(self, text: str = "") -> None:
         """reject [N] [WHY]: reject the waiting call, or number N, and tell the agent why"""
-        number = words[0] if words and words[0].isdecimal() else ""
-        why = " ".join(words[1:] if number else words)
+        number, _, why = text.partition(" ")
+        if not number.isdecimal():
+            number, why = "", text
         await self._decide(self._waiting(number), "rejected", reason=why)
 
     async def rules(self) -> None:

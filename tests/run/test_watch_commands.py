@@ -98,7 +98,7 @@ def test_approvals(bridge: Bridge, sid: str, repository: Repository) -> None:
         watch.ask(
             "approve 2 nothing", "-- There is no nothing here: `approve` takes a number alone"
         )
-        watch.ask("reject 2 not today", f"-- Bash: rejected. {noted}")
+        watch.ask("reject 2", f"-- Bash: rejected. {noted}")
         watch.ask(f"modify 2 {json.dumps(changed)}", "-- Bash: modified")
         watch.ask("approve", "-- Bash: approved")
         watch.ask("approve", "-- Nothing waits for a decision.")
@@ -129,6 +129,9 @@ def test_rules(bridge: Bridge) -> None:
         wait_until(is_listed)
         watch.ask("forget 2", "-- There is no such rule: `rules` lists them.")
         watch.ask("forget 1", "-- taken back: builds and tests")
+        watch.ask('say /tool Bash {"command": "ls"}', "approve exact: for this session")
+        watch.ask("approve Exact", "-- There is no Exact here: `approve exact`")
+        watch.ask("reject it isn't time", "-- Bash: rejected", "Bash: FAILED it isn't time")
         watch.ask("end", "ended")
 
 
