@@ -82,12 +82,9 @@ def check_system(conf: Conf) -> None:
     for secret in SECRETS:
         conf.secret(secret)
     # named as it should be: the log takes `bridge_hook_…` for a token
-    for name, place in conf.unread:
-        log.warning(
-            "a setting is not read, since its name there is not in capitals",
-            setting=name.upper(),
-            place=place,
-        )
+    for name, place, meant in conf.unread:
+        text = "a name is not read, for it is no setting"
+        log.warning(text, not_read=name.upper(), meant=meant, place=place)
     call_command("check", stdout=io.StringIO())
 
 

@@ -37,7 +37,8 @@ Every setting comes from the environment or from `.env` in the data directory; t
 A bad value stops the start with one line that names the setting. Secrets can be read from a file
 instead:
 {secrets}.
-Names are in capitals: one in other letters is not read, and named at the start and by `doctor`.
+Names are in capitals: one in other letters is not read, and named at the start and by `doctor`, as
+is a `BRIDGE_…` in `.env` that is no setting.
 
 """
 _ERRORS: Final = """\

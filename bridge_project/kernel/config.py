@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import difflib
 import os
 import secrets
 from collections.abc import Iterable, Mapping
@@ -18,6 +19,9 @@ from bridge_project.kernel.place import default_data_dir
 from bridge_project.kernel.private_files import make_private_dir, write_private_file
 
 OWN_TIME_ZONE = os.environ.get("TZ")  # read before Django sets its own
+
+UNTOLD = "…"  # in place of a secret
+LIKENESS = 0.85  # of two names, one of which may be a slip of the other
 
 SecretName = Literal["hook_token", "admin_token", "django_secret", "push_key"]
 SECRETS: tuple[SecretName, ...] = get_args(SecretName)
@@ -36,7 +40,8 @@ class Conf(BaseModel):
 
     # Files that hold secrets, whether they were read or not (D45).
     _secret_files: tuple[Path, ...] = PrivateAttr(())
-    _unread: tuple[tuple[str, str], ...] = PrivateAttr(())
+    _unread: tuple[tuple[str, str, str], ...] = PrivateAttr(())
+    _environment: Mapping[str, str] = PrivateAttr({})
 
     bridge_data_dir: types.AbsolutePath = Path("var")
     """Where the bridge keeps its database, certificates, tokens and logs. Made with mode 0700.
@@ -206,9 +211,14 @@ class Conf(BaseModel):
         return self.bridge_rate_limits == "on"
 
     @property
-    def unread(self) -> tuple[tuple[str, str], ...]:
-        """Return variables that are ignored for not being in capitals, with their places."""
+    def unread(self) -> tuple[tuple[str, str, str], ...]:
+        """Return names that are no settings, their places, and what may be meant, or ""."""
         return self._unread
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """Return what the environment sets; of a secret that it does. No data directory."""
+        return self._environment
 
     @property
     def secret_files(self) -> tuple[Path, ...]:
@@ -273,13 +283,26 @@ def load() -> Conf:
         raise _unusable(data_dir, error) from None
     known = {*fields, *(f"{name.upper()}_FILE" for name in SECRET_FIELDS)}
     loaded._secret_files = tuple(files.values())
+    hidden = {name.upper() for name in SECRET_FIELDS}
+    loaded._environment = {
+        name: UNTOLD if name in hidden else os.environ[name]
+        for name in sorted(known - {"BRIDGE_DATA_DIR"})
+        if os.environ.get(name)
+    }
+    # what is only like one may be another program's in the environment, but not in our file
+    others = [(name, "the environment", name.upper()) for name in os.environ.keys() - known]
+    others += [(name, env_file, _meant(name, known)) for name in lines.keys() - known]
     loaded._unread = tuple(
-        (name, place)
-        for place, names in (("the environment", os.environ), (env_file, lines))
-        for name in names
-        if name not in known and name.upper() in known
+        (name, place, meant)
+        for name, place, meant in sorted(others)
+        if meant in known or (place == env_file and name.startswith("BRIDGE_"))
     )
     return loaded
+
+
+def _meant(name: str, known: Iterable[str]) -> str:
+    """Return the setting that somebody may have meant, or ""."""
+    return next(iter(difflib.get_close_matches(name.upper(), known, 1, LIKENESS)), "")
 
 
 def _read_secret(name: str, path: Path) -> str:

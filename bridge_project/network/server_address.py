@@ -7,8 +7,10 @@ import contextlib
 import fcntl
 import ipaddress
 import json
+import shlex
 import socket
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -28,7 +30,8 @@ class Address:
     ``base_url``: https address without a path; ``ws_url``: the WebSocket's address; ``pin``,
     ``fingerprint``: hex SHA-256 of public key and certificate; ``local_ws_url``: the WebSocket as
     this machine reaches it, past any proxy or tunnel that the others name; empty when unknown;
-    ``arguments``: what `serve` was given, as a shell takes it.
+    ``arguments``: what `serve` was given, as a shell takes it; ``environment``: the settings that
+    its environment had, of secrets only that (`Conf.environment`).
     """
 
     base_url: str
@@ -37,6 +40,7 @@ class Address:
     fingerprint: str
     local_ws_url: str = ""
     arguments: str = ""
+    environment: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def port(self) -> int | None:
@@ -102,16 +106,18 @@ def recorded(conf: Conf) -> Address | None:
         return None
 
 
-def run_command(conf: Conf) -> str:
-    """Return the command that starts the bridge as it was started last."""
+def run_command(conf: Conf, **changed: str) -> str:
+    """Return the command that starts the bridge as last time, but for ``changed``."""
     last = None
     with contextlib.suppress(OSError):  # it is another user's
         last = recorded(conf)
-    if last is None:
-        return make_command(conf, "run")
-    # devices look for it at the port that it had
-    port = "" if last.port in (None, conf.bridge_port) else f"BRIDGE_PORT={last.port} "
-    return port + make_command(conf, "run", last.arguments)
+    settings = dict(last.environment) if last else {}
+    settings = {name: one for name, one in settings.items() if conf.environment.get(name) != one}
+    if last and last.port not in (None, conf.bridge_port):  # at which devices look for it
+        settings["BRIDGE_PORT"] = str(last.port)
+    settings = {**changed, **settings, **changed}  # what is changed stands first
+    given = "".join(f"{name}={shlex.quote(one)} " for name, one in settings.items())
+    return given + make_command(conf, "run", last.arguments if last else "")
 
 
 def current(conf: Conf, certificates: Certificates) -> Address:
@@ -131,4 +137,5 @@ def current(conf: Conf, certificates: Certificates) -> Address:
         pin=certificates.pin,
         fingerprint=certificates.fingerprint,
         local_ws_url=transport.websocket_url(transport.local_url(conf)),
+        environment=conf.environment,
     )

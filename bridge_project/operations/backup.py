@@ -32,7 +32,7 @@ MANIFEST: Final = "manifest.json"
 # The bridge's identity and the waiting events. Not: logs, earlier copies, locks, and files that the
 # next start writes again.
 MEMBER: Final = re.compile(
-    r"bridge\.sqlite3|manifest\.json|\.env|instance|watch(-\d+)?\.json"
+    r"bridge\.sqlite3|manifest\.json|\.env|instance|(server|watch(-\d+)?)\.json"
     r"|(secrets|tls)/[^/]+|spool/(rejected/)?[^/]+"
 )
 # locks, and files that are being written

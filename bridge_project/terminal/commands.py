@@ -192,7 +192,7 @@ class Commands:
         known = [*offered, *(one["id"] for one in asked.get("options") or [])]
         if option and option not in known:
             ways = ", ".join(f"`approve {one}`" for one in known)
-            raise Wrong(f"There is no {option} here: {ways or '`approve` takes a number alone'}.")
+            raise Wrong(f"{option} is not offered for this call, but {ways or '`approve` alone'}.")
         how |= {"remember" if option in offered else "option_id": option} if option else {}
         recorded = await self._ask("approval_response", **how)
         nobody = NOTED if asked.get("source") == "hooks" else "No agent took it."

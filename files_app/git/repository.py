@@ -26,8 +26,7 @@ def repository_of(working_directory: str, jail: Jail | None = None) -> Repositor
     place = find_repository(working_directory, jail or default_jail())
     if place is None:
         raise git_error(
-            "Not a git repository: the session's working directory is in none that lies"
-            " inside the allowed roots."
+            "Not a git repository: the directory is in none that lies inside the allowed roots."
         )
     if mounts.lies_in(place.directory, place.git_dir):
         text = "Not a work tree: the session's working directory is inside the git directory."

@@ -67,7 +67,9 @@ script = script_of("plain")
 def bridge(tmp_path_factory: pytest.TempPathFactory, script: Script) -> Iterator[Bridge]:
     place = tmp_path_factory.mktemp("environments")
     (place / "bridge data").mkdir(mode=0o700)
-    (place / "bridge data/.env").write_text(f"bridge_port=1\nBRIDGE_HOOK_TOKEN={HOOK}\n")
+    (place / "bridge data/.env").write_text(
+        f"bridge_port=1\nBRIDGE_PROT=1\nBRIDGE_HOOK_TOKEN={HOOK}\n"
+    )
     (place / ".gitconfig").write_text(
         '[filter "looks"]\n\tclean = "env > ~/filter; cat"\n\trequired = true\n'
     )
@@ -89,24 +91,26 @@ def assert_scrubbed(said: str) -> None:
     assert not any(secret in said for secret in (HOOK, ADMIN, SMALL, PASSWORD, TOPIC))
 
 
-def test_settings_are_read_in_capitals_only(bridge: Bridge) -> None:
-    """Others are not used, and named at the start and by `doctor`, without their value."""
+def test_what_is_no_setting_is_named(bridge: Bridge) -> None:
+    """At the start and by `doctor`, without its value, and what may be meant."""
     body = prompt("environments", "hello")
     https = bridge.https()
     assert https.post("/api/v1/hooks/event", token=SMALL, json_body=body).status == 401
     assert https.post("/api/v1/hooks/event", token=HOOK, json_body=body).status == 200
     log, doctor = bridge.tail(), bridge.manage("doctor", check=False).stdout
-    told = [line for line in log.splitlines() if "not in capitals" in line]
+    told = [line for line in log.splitlines() if "is no setting" in line]
     here, file = "the environment", str(bridge.data / ".env")
     for name, place in {
         "bridge_hook_token": here,
         "Bridge_Admin_Token_File": here,
         "Database_Url": here,
         "bridge_port": file,
+        "BRIDGE_PROT": file,
     }.items():
         assert [line for line in told if f"={name.upper()}" in line and place in line], log
         assert f"{name} in {place} is not read" in doctor
-    assert len(told) == 4 and SMALL not in log + doctor
+    assert "is no setting; BRIDGE_PORT is." in doctor
+    assert len(told) == 5 and SMALL not in log + doctor
 
 
 def test_hooks_and_filters_of_a_commit(bridge: Bridge, phone: Phone) -> None:

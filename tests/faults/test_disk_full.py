@@ -248,7 +248,7 @@ WRITING = INTO_A_FILE | {
     "serve": [],
     "restore": ["BACKUP"],
     "upgrade": [],
-    "uninstall": ["--data"],
+    "uninstall": ["--data", "--yes"],
 }
 
 

@@ -286,7 +286,7 @@ def test_damaged(bridge: Bridge, data: Path) -> None:
     told = faults_of(data, bridge, REDIS_URL=f"redis://:sesame-open@127.0.0.1:{free_port()}/0")
     says(told["certificate"], "broken", "is not the key of", mend="make run")
     says(told["files"], "broken", "mode 0644")
-    says(told["address"], "broken", mend="BRIDGE_PUBLIC_URL=https://")
+    says(told["address"], "broken", mend="BRIDGE_PUBLIC_URL='https://")
     says(told["spool"], "broken", "It is full", mend="make run")
     says(told["database"], "broken", "damaged", mend=f"mv {data}/bridge.sqlite3 ")
     says(told["hooks"], "broken", mend=str(data.parent / "settings.json"))

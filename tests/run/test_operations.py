@@ -90,7 +90,7 @@ def test_a_backup_of_a_busy_bridge_brings_everything_back(bridge: Bridge, tmp_pa
     be_seen(bridge, bridge.phone(pairing_, device_id="this phone"), session_id)
     posters, before = backed_up_while_posting(bridge, session_id, saved)
     done = bridge.manage("restore", str(saved), check=False)
-    refused(done, "Another bridge serves", str(bridge.data))
+    refused(done, "A bridge runs with", str(bridge.data))
     bridge.kill()
     shutil.rmtree(bridge.data)
     bridge.log.unlink()
@@ -178,7 +178,8 @@ def test_what_a_backup_holds(saved: Path, template: Path) -> None:
     manifest = json.loads(found["manifest.json"])
     kept = [path for name in ("secrets", "tls") for path in (template / name).iterdir()]
     assert set(found) == {
-        *("manifest.json", "bridge.sqlite3", ".env", "instance", "watch.json"),
+        *("manifest.json", "bridge.sqlite3", ".env", "instance", "server.json"),
+        "watch.json",
         *("spool/id", "spool/hook.sh", "spool/answer.sh", "spool/7-1"),
         *(str(path.relative_to(template)) for path in kept if path.name != "lock"),
     }

@@ -180,5 +180,5 @@ def test_uninstall_leaves_the_data_until_it_is_told(installed: Installed) -> Non
     assert f"The data is kept: {installed.data}" in said
     assert "agent-bridge uninstall --data" in said and "-m pip uninstall agent-bridge" in said
     assert "rm -rf" not in said and (installed.data / "bridge.sqlite3").exists()
-    assert f"{installed.data} is removed." in installed.said("uninstall", "--data")
+    assert f"{installed.data} is removed." in installed.said("uninstall", "--data", "--yes")
     assert not installed.data.exists()

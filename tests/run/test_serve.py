@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -133,15 +134,18 @@ def test_a_port_that_is_taken_leaves_the_last_address(tmp_path: Path) -> None:
     start_at_a_taken_port()
     assert kept.read_bytes() == before
 
-    bridge.settings.pop("BRIDGE_PORT")
-    again = re.compile(rf"BRIDGE_PORT={first} .*make run ARGS=.*{re.escape(str(bridge.root))}")
+    del bridge.settings["BRIDGE_PORT"], bridge.settings["BRIDGE_HOST"]
+    words = rf"BRIDGE_HOST=127.0.0.1 BRIDGE_PORT={first} .*make run ARGS=.*"
+    again = re.compile(words + re.escape(str(bridge.root)))
     assert again.search(bridge.manage("mint_pairing_qr", "--format", "url").stderr)
     bridge.manage("backup")
     (file,) = (bridge.data / "backups").glob("*.tar.gz")
+    shutil.rmtree(bridge.data / "tls")
+    kept.unlink()  # as on a new machine
     assert again.search(bridge.manage("restore", str(file)).stdout)
+    assert again.search(bridge.manage("mint_pairing_qr", "--format", "url").stderr)
 
-    kept.write_bytes(before)
-    bridge.settings["BRIDGE_PORT"] = str(free_port())
+    bridge.settings |= {"BRIDGE_HOST": "127.0.0.1", "BRIDGE_PORT": str(free_port())}
     assert f"look for it at port {first}; to keep it" in said_at_the_start(bridge)
 
 

@@ -127,7 +127,7 @@ def test_upgrade_restarts_the_service(served: Machine) -> None:
 
 def test_a_service_that_may_not_be_stopped_runs_on(served: Machine) -> None:
     (served.bin / "denied").touch()
-    for command in (("upgrade",), ("uninstall", "--data")):
+    for command in (("upgrade",), ("uninstall", "--data", "--yes")):
         done = served.manage(*command, check=False)
         assert done.returncode == 1
         assert "Access denied" in done.stderr
@@ -161,7 +161,11 @@ def test_uninstall_takes_out_hooks_and_service_and_keeps_the_data(served: Machin
 def test_uninstall_never_removes_data_unasked(machine: Machine) -> None:
     """And when asked, all of it but what is not the bridge's."""
     mine, database = machine.data / "mine.txt", machine.data / "bridge.sqlite3"
-    for words in ([], ["--data"]):
+    for words in ([], ["--data"], ["--data", "--yes"]):
+        if words == ["--data"]:  # nobody can be asked, and what was done can be undone so far
+            refused = machine.manage("uninstall", *words, check=False)
+            assert refused.returncode == 1 and "Nothing was done." in refused.stderr
+            continue
         machine.start()
         mine.write_text("not the bridge's")
         (machine.data / "before-restore-20260101T000000Z-abc").mkdir(exist_ok=True)

@@ -95,9 +95,7 @@ def test_approvals(bridge: Bridge, sid: str, repository: Repository) -> None:
         watch.ask("sessions", "#1  [high]", "#2  [high]", "#3  [high]", *shown)
         watch.ask("approve", "-- 3 wait: `sessions` lists them; say which number.")
         noted = "Recorded. The agent still waits for an answer at the machine."
-        watch.ask(
-            "approve 2 nothing", "-- There is no nothing here: `approve` takes a number alone"
-        )
+        watch.ask("approve 2 nothing", "-- nothing is not offered for this call, but ")
         watch.ask("reject 2", f"-- Bash: rejected. {noted}")
         watch.ask(f"modify 2 {json.dumps(changed)}", "-- Bash: modified")
         watch.ask("approve", "-- Bash: approved")
@@ -130,7 +128,7 @@ def test_rules(bridge: Bridge) -> None:
         watch.ask("forget 2", "-- There is no such rule: `rules` lists them.")
         watch.ask("forget 1", "-- taken back: builds and tests")
         watch.ask('say /tool Bash {"command": "ls"}', "approve exact: for this session")
-        watch.ask("approve Exact", "-- There is no Exact here: `approve exact`")
+        watch.ask("approve Exact", "-- Exact is not offered for this call, but `approve exact`")
         watch.ask("reject it isn't time", "-- Bash: rejected", "Bash: FAILED it isn't time")
         watch.ask("end", "ended")
 

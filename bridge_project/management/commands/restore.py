@@ -26,7 +26,6 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         file = options["file"].expanduser().absolute()
-        run = server_address.run_command(conf)  # the record goes with what was there
         with startup.only_server(conf):
             manifest, aside = restore(conf, file)
         text = f"The database is the one of {file} again."
@@ -43,4 +42,4 @@ class Command(BaseCommand):
             "If a device was revoked since then, it is valid again and has to be revoked again:"
             f" {own_commands.manage(conf, 'list_devices')}"
         )
-        self.stdout.write(f"Next: {run}")
+        self.stdout.write(f"Next: {server_address.run_command(conf)}")

@@ -44,10 +44,12 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         data = (
-            "remove the data directory too: devices and their tokens, the log, the backups"
-            " (a terminal is asked first, a script is not)"
+            "remove the data directory too, after a question: devices and their tokens, the log,"
+            " the backups"
         )
         parser.add_argument("--data", action="store_true", help=data)
+        yes = "do it without asking; needed with --data where there is no terminal"
+        parser.add_argument("--yes", action="store_true", help=yes)
 
     def handle(self, *args: Any, **options: Any) -> None:
         removing = options["data"]
@@ -56,9 +58,13 @@ class Command(BaseCommand):
             if removing and kept.is_relative_to(directory):
                 text = f"{directory} holds more than the bridge's data ({kept})"
                 raise CommandError(f"{text}: remove that by hand. Nothing was done.")
-        question = f"Remove all in {directory}, devices and backups too? [y/N] "
-        if removing and sys.stdin.isatty() and input(question).strip().lower() not in ("y", "yes"):
-            raise CommandError("Nothing was done.")
+        if removing and not options["yes"]:
+            if not sys.stdin.isatty():
+                again = make_command(conf, "uninstall", "--data --yes")
+                raise CommandError(f"There is no terminal to ask at: `{again}`. Nothing was done.")
+            question = f"Remove all in {directory}, devices and backups too? [y/N] "
+            if input(question).strip().lower() not in ("y", "yes"):
+                raise CommandError("Nothing was done.")
         if service.stop(conf, service.running_unit(conf)):
             self.stdout.write("The running bridge is stopped.")
         call_command("install_hooks", "--remove", "--yes", stdout=self.stdout)

@@ -98,7 +98,7 @@ def _check_real(seen: Snapshot, kind: AgentKind) -> Finding | None:
 def _remedies(seen: Snapshot, kind: AgentKind) -> list[str]:
     if command := kind.mend():
         return [command]
-    setting = f"BRIDGE_ACP_AGENTS='{kind.name}=…' {seen.start_command}   # its program's path"
+    setting = f"{seen.start(BRIDGE_ACP_AGENTS=f'{kind.name}=…')}   # its program's path"
     return [setting] if kind.name in seen.conf.bridge_acp_agents else []
 
 
@@ -111,7 +111,7 @@ def trial(seen: Snapshot, name: str) -> Finding:
     registry.load()
     if (kind := registry.KINDS.get(name)) is None:
         text = f"There is no agent {name}; known are: {', '.join(registry.KINDS)}."
-        return broken(text, f"BRIDGE_ACP_AGENTS='name=command line' {seen.start_command}")
+        return broken(text, seen.start(BRIDGE_ACP_AGENTS="name=command line"))
     mark = f"doctor-{os.getpid()}"
     groups.reap(mark, ())  # from here on what is started carries this mark, and not the bridge's
     try:

@@ -135,12 +135,12 @@ def address(seen: Snapshot) -> Finding | None:
     kind = transport.mode_of_url(url, conf.bridge_tunnel_domains)
     text = f"{url}: {MODE_WORDS[kind]}."
     if kind == "misconfigured":
-        return broken(text, f"BRIDGE_PUBLIC_URL=https://… {seen.start_command}")
+        return broken(text, seen.start(BRIDGE_PUBLIC_URL="https://…"))
     if seen.health is not None and (trouble := reach(seen, url, seen.recorded.pin)):
         return trouble
     if kind == "local_only":
         own = f"{seen.without('BRIDGE_PUBLIC_URL')}; " if conf.bridge_public_url else ""
-        wider = f"{own}BRIDGE_HOST=auto {seen.start_command}"
+        wider = own + seen.start(BRIDGE_HOST="auto")
         return warning(text, f"{wider}   # on a machine that is connected to a network")
     return ok(text)
 
@@ -164,7 +164,7 @@ def reach(seen: Snapshot, url: str, pin: str) -> Finding | None:
         text = (
             f"{url} shows another key than the pairing codes promise: clients that check it refuse"
         )
-        given = f"BRIDGE_TLS_CERT=… BRIDGE_TLS_KEY=… {seen.start_command}   # the proxy's"
+        given = f"{seen.start(BRIDGE_TLS_CERT='…', BRIDGE_TLS_KEY='…')}   # the proxy's"
         return warning(f"{text}; the web client asks only whether the browser trusts it.", given)
     return None
 
@@ -177,8 +177,8 @@ def proxy(seen: Snapshot) -> Finding | None:
     loopback = transport.parse_address("127.0.0.1")
     if not any(loopback in network for network in conf.bridge_trusted_proxies):
         text = f"Port {port} refuses everything: it is on 127.0.0.1, where no proxy is trusted."
-        return broken(text, f"BRIDGE_TRUSTED_PROXIES=127.0.0.1 {seen.start_command}")
+        return broken(text, seen.start(BRIDGE_TRUSTED_PROXIES="127.0.0.1"))
     if not conf.bridge_public_url:
         text = "BRIDGE_PUBLIC_URL does not name the proxy, so pairing codes lead past the proxy."
-        return warning(text, f"BRIDGE_PUBLIC_URL=https://… {seen.start_command}")
+        return warning(text, seen.start(BRIDGE_PUBLIC_URL="https://…"))
     return ok(f"Port {port} accepts only what a local proxy reports as https.")

@@ -58,15 +58,14 @@ def _tailscale(seen: Snapshot, url: str, port: int | None) -> Finding | None:
     tailnet = str(me.get("DNSName", "")).rstrip(".") if isinstance(me, dict) else ""
     if status.get("BackendState") != "Running" or not tailnet:
         return None
-    serve = (
-        f"BRIDGE_PUBLIC_URL=https://{tailnet} BRIDGE_TRUSTED_PROXIES=127.0.0.1 {seen.start_command}"
-    )
+    behind = {"BRIDGE_PUBLIC_URL": f"https://{tailnet}", "BRIDGE_TRUSTED_PROXIES": "127.0.0.1"}
+    serve = seen.start(**behind)
     sites = _ask_tailscale("serve", "status").get("Web")  # by their names, which have a port too
     if isinstance(sites, dict) and f":{port}" in json.dumps(list(sites.values())):
         text = f"`tailscale serve` forwards https://{tailnet} here, but the bridge is not set up"
         return warning(f"{text}.", serve)
     named = f"https://{tailnet}:{port}"
-    run_named = f"BRIDGE_PUBLIC_URL={named} {seen.start_command}"
+    run_named = seen.start(BRIDGE_PUBLIC_URL=named)
     given = seen.conf.bridge_tls_cert
     with contextlib.suppress(OSError, ConfError):
         if given and tailnet in certificates.load_or_renew(seen.conf).names:

@@ -66,13 +66,13 @@ def system(seen: Snapshot) -> Finding:
 
 
 def settings(seen: Snapshot) -> list[Finding]:
-    """Name variables that look like settings but are not in capitals."""
+    """Name variables that look like settings and are none."""
     return [
         warning(
-            f"{name} in {place} is not read: names of settings are in capitals.",
-            f"{seen.without(name)}   # and set {name.upper()}",
+            f"{name} in {place} is not read: it is no setting{meant and f'; {meant} is'}.",
+            f"{seen.without(name)}{meant and f'   # and set {meant}'}",
         )
-        for name, place in seen.conf.unread
+        for name, place, meant in seen.conf.unread
     ]
 
 

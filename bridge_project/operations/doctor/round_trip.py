@@ -57,8 +57,7 @@ def event(seen: Snapshot) -> Finding:
         took = asyncio.run(_send(target, seen.conf.bridge_data_dir / "spool", session))
     except (Lost, Refused) as error:
         if str(error).startswith("RATE_LIMITED"):
-            most = 2 * seen.conf.bridge_max_websockets
-            more = f"BRIDGE_MAX_WEBSOCKETS={most} {seen.start_command}"
+            more = seen.start(BRIDGE_MAX_WEBSOCKETS=str(2 * seen.conf.bridge_max_websockets))
             return warning(f"No event was sent: no device could be tried: {error}", more)
         return broken(f"A device cannot stay connected: {error}.", seen.log_tail)
     except (Stopped, DatabaseError, subprocess.TimeoutExpired) as error:

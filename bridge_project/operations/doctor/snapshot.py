@@ -48,7 +48,11 @@ class Snapshot:
 
     @property
     def start_command(self) -> str:
-        return server_address.run_command(self.conf)
+        return self.start()
+
+    def start(self, **changed: str) -> str:
+        """Return the command that starts the bridge, with some settings changed."""
+        return server_address.run_command(self.conf, **changed)
 
     @property
     def log_tail(self) -> str:
