@@ -14,6 +14,7 @@ from typing import IO
 import psutil
 import pytest
 
+from tests.conformance.agents import begin
 from tests.conformance.bridge import REPOSITORY, Bridge
 from tests.conformance.samples import new_session, prompt
 from tests.faults.quick import QuickBridge
@@ -142,8 +143,13 @@ def test_a_service_that_may_not_be_stopped_runs_on(served: Machine) -> None:
 
 def test_uninstall_takes_out_hooks_and_service_and_keeps_the_data(served: Machine) -> None:
     process = served.service_process
+    with served.phones(1) as (phone,):
+        begin(served, phone)
     said = served.manage("uninstall").stdout
+    (host,) = served.hosts()
+    host.kill()
     assert "The running bridge is stopped." in said
+    assert f"that run: 1 (processes {host.pid}). They wait for a bridge, and end" in said
     assert served.agent_settings.read_text() == '{"model": "opus"}\n', "as it was before"
     assert not served.unit.exists()
     asked = (served.bin / "asked").read_text()

@@ -17,6 +17,8 @@ from bridge_project.kernel.database import sqlite_file
 from bridge_project.kernel.own_commands import make_command
 from bridge_project.kernel.place import IN_CLONE, PROJECT_DIR, installer
 from bridge_project.operations import service
+from bridge_project.operations.doctor.agents import hosts
+from bridge_project.operations.doctor.snapshot import Snapshot
 from hooks_app.producer.shell_command import ANSWER_SCRIPT, HOOK_SCRIPT
 
 # what the bridge makes in its data directory (docs/operations.md); nothing else is removed
@@ -67,6 +69,8 @@ class Command(BaseCommand):
                 raise CommandError("Nothing was done.")
         if service.stop(conf, service.running_unit(conf)):
             self.stdout.write("The running bridge is stopped.")
+        if (alone := hosts(Snapshot(conf))).level == "warning":
+            self.stdout.write(alone.text)
         call_command("install_hooks", "--remove", "--yes", stdout=self.stdout)
         left = _remove_services()
         if removing:
