@@ -22,6 +22,8 @@ from sessions_app.agents.acp import recipes
 from tests.agents.real.place import SECONDS, Place
 from tests.servers import wait_until
 
+AGAIN_SECONDS = 10.0  # until a key is pressed anew
+
 
 class DeskProgram:
     """Speaks the protocol with it, one request at a time."""
@@ -122,9 +124,18 @@ class Screen:
     def until(self, words: str) -> None:
         wait_until(lambda: words in self.shown(), self.shown, within=SECONDS)
 
-    def press(self, key: str) -> None:
-        """A key by tmux's name of it."""
-        self._tmux("send-keys", "-t", "t", key)
+    def press(self, key: str, then: str = "") -> None:
+        """A key by tmux's name of it, again and again until ``then`` is shown."""
+        due = 0.0
+
+        def shows() -> bool:
+            nonlocal due
+            if time.monotonic() > due:
+                self._tmux("send-keys", "-t", "t", key)
+                due = time.monotonic() + AGAIN_SECONDS
+            return then in self.shown()
+
+        wait_until(shows, self.shown, within=SECONDS)
 
     def say(self, text: str) -> None:
         """Type a line; Enter comes once it is there, or it would be taken for a part of it."""

@@ -100,8 +100,7 @@ def hooked(
         if once := WAYS[name].once:
             screen = Screen(place, place.bridge.root)
             screen.run(*WAYS[name].words)
-            _answer(screen, once)
-            screen.until(WAYS[name].ready)
+            _answer(screen, once, WAYS[name].ready)
             screen.end()
         yield place
         end_desk(place)
@@ -117,10 +116,13 @@ def phone(hooked: Place) -> Iterator[Phone]:
         phone.request("presence_set", {"away": False})
 
 
-def _answer(screen: Screen, shown: tuple[tuple[str, str], ...]) -> None:
-    for words, key in shown:
+def _answer(screen: Screen, shown: tuple[tuple[str, str], ...], ready: str) -> None:
+    """Press each key until what follows is shown: a program that begins may lose the first."""
+    following = [*(words for words, _ in shown), ready][1:]
+    for (words, key), then in zip(shown, following, strict=True):
         screen.until(words)
-        screen.press(key)
+        screen.press(key, then)
+    screen.until(ready)
 
 
 class Desk:
@@ -143,8 +145,7 @@ class Desk:
         elif self.screen is None:
             self.screen = Screen(self.place, self.directory)
             self.screen.run(*self.way.words)
-            _answer(self.screen, self.way.first)
-            self.screen.until(self.way.ready)
+            _answer(self.screen, self.way.first, self.way.ready)
         if self.screen is not None:
             self.screen.say(prompt)
         if not self.session or self.screen is None:
@@ -193,6 +194,7 @@ def test_each_event_comes_once(desk: Desk) -> None:
     desk.screen.until(desk.way.asks)
     desk.screen.press("Enter")
     desk.phone.expect("tool_result", SECONDS, session_id=desk.session)
+    desk.phone.expect("agent_event", SECONDS, session_id=desk.session, event="Stop")
     desk.until_idle()
     assert (desk.directory / "made").exists()
     events = [one["payload"]["event"] for one in of(desk.phone, "agent_event", desk.session)]
