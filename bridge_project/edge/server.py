@@ -115,11 +115,12 @@ class Server(ServerLog, daphne.server.Server):  # type: ignore[misc]
         try:
             await background.start_all()
             try:
+                for port in self._ports:
+                    how = "plain, for a proxy" if port.factory is self.http_factory else "TLS"
+                    log.info("Listening on %s port %d (%s).", port.interface, port.port, how)
                 await self.on_listening()
                 for port in self._ports:
                     port.startReading()
-                    how = "plain, for a proxy" if port.factory is self.http_factory else "TLS"
-                    log.info("Listening on %s port %d (%s).", port.interface, port.port, how)
                 await signalled.wait()
             finally:
                 await self._stop()
