@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import stat
 import tomllib
 from io import StringIO
@@ -225,6 +226,12 @@ def test_it_asks_and_without_a_terminal_does_nothing_unless_told(tmp_path: Path)
         assert ("again with --yes" in program.shown) is (reply is None)
         assert (file.read_text() != "{}") is (data / "spool").exists() is (reply == "y")
         assert answering(file.read_text(), str(data / "spool")) is (answer == "y")
+    file.write_text("{}")
+    with Program(environment, *command, terminal=True) as program:
+        program.until("[y/N]")
+        program.process.send_signal(signal.SIGINT)  # as Ctrl-C does there
+        assert program.ended() == 130 and "Traceback" not in program.shown
+        assert file.read_text() == "{}"
     for given in ("--remove", "--answer", "--no-answer"):
         file.write_text("{}" if given != "--remove" else install("{}", str(data / "spool")))
         with Program(environment, *command, given, terminal=False) as program:
