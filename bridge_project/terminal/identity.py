@@ -52,9 +52,9 @@ class Identity:
 
     def remedy(self) -> str:
         """Return how to start a bridge that does not run, else nothing."""
-        runs = server_address.holder(self.conf)
-        start = server_address.run_command(self.conf)
-        return "" if runs else f" (the bridge does not run: `{start}`)"
+        if server_address.holder(self.conf):
+            return ""
+        return f" (the bridge does not run: `{server_address.run_command(self.conf)}`)"
 
     def keep(self, used: str, fresh: str) -> None:
         """Store a fresh token, for the next connection. Raises OSError.

@@ -18,6 +18,7 @@ from tests.conformance.agents import begin
 from tests.conformance.bridge import REPOSITORY, Bridge
 from tests.conformance.samples import new_session, prompt
 from tests.faults.quick import QuickBridge
+from tests.run.terminal import Program
 from tests.servers import Running, wait_until
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.slow]
@@ -181,6 +182,17 @@ def test_uninstall_never_removes_data_unasked(machine: Machine) -> None:
         assert ("make uninstall ARGS=--data" in said) is (not words)
     assert f"{machine.data} is removed, but for what is not the bridge's" in said
     assert list(machine.data.iterdir()) == [mine]
+
+
+def test_an_answer_that_is_not_given_removes_nothing(machine: Machine) -> None:
+    """Ctrl-D at the question."""
+    machine.start()
+    with Program(machine.environment, "uninstall", "--data", terminal=True) as program:
+        program.until("devices and backups too? [y/N]")
+        program.end_of_input()
+        assert program.ended() == 1 and "Nothing was done." in program.shown
+        assert "Traceback" not in program.shown
+    assert machine.answers()
 
 
 def test_a_data_directory_that_holds_more_is_refused(machine: Machine) -> None:

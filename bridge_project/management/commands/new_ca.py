@@ -6,6 +6,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from bridge_project.kernel.config import ConfError, conf
+from bridge_project.kernel.questions import agrees
 from bridge_project.network.certificates import load_or_renew
 
 WHAT = (
@@ -29,7 +30,7 @@ class Command(BaseCommand):
         if not options["yes"]:
             if not sys.stdin.isatty():
                 raise CommandError("Nothing was done: without a terminal give --yes.")
-            if input("Go on? [y/N] ").strip().lower() not in ("y", "yes"):
+            if not agrees("Go on?"):
                 raise CommandError("Nothing was done.")
         try:
             made = load_or_renew(conf, new_authority=True)

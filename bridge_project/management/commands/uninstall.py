@@ -16,6 +16,7 @@ from bridge_project.kernel.config import conf
 from bridge_project.kernel.database import sqlite_file
 from bridge_project.kernel.own_commands import make_command
 from bridge_project.kernel.place import IN_CLONE, PROJECT_DIR, installer
+from bridge_project.kernel.questions import agrees
 from bridge_project.operations import service
 from bridge_project.operations.doctor.agents import hosts
 from bridge_project.operations.doctor.snapshot import Snapshot
@@ -64,8 +65,7 @@ class Command(BaseCommand):
             if not sys.stdin.isatty():
                 again = make_command(conf, "uninstall", "--data --yes")
                 raise CommandError(f"There is no terminal to ask at: `{again}`. Nothing was done.")
-            question = f"Remove all in {directory}, devices and backups too? [y/N] "
-            if input(question).strip().lower() not in ("y", "yes"):
+            if not agrees(f"Remove all in {directory}, devices and backups too?"):
                 raise CommandError("Nothing was done.")
         if service.stop(conf, service.running_unit(conf)):
             self.stdout.write("The running bridge is stopped.")

@@ -48,7 +48,7 @@ def hosts(seen: Snapshot) -> Finding:
     text = f"Agents of sessions that run: {len(living)} (processes {pids})." if living else ""
     if living and not seen.holder:
         ends = f"They wait for a bridge, and end {limits.HOST_ALONE_SECONDS:g} s after it has gone."
-        return warning(f"{text} {ends}", seen.start_command)
+        return warning(f"{text} {ends}", seen.start())
     if dead:
         text = f"{text} Of {len(dead)} nothing is left but the socket ({'; '.join(dead)})."
     return ok(text.strip() or "No agent runs.")
@@ -64,7 +64,7 @@ def _check_real(seen: Snapshot, kind: AgentKind) -> Finding | None:
         text = f"{name} cannot start here: {reason}"
         if conf.bridge_default_agent == name:
             other = seen.without("BRIDGE_DEFAULT_AGENT")
-            without = f"{other}; {seen.start_command}   # to do without it"
+            without = f"{other}; {seen.start()}   # to do without it"
             return broken(f"{text} BRIDGE_DEFAULT_AGENT names it.", *_remedies(seen, kind), without)
         if name in conf.bridge_acp_agents:
             return warning(text, *_remedies(seen, kind))
@@ -76,7 +76,7 @@ def _check_real(seen: Snapshot, kind: AgentKind) -> Finding | None:
         why = report.get("reason", "it does not know the agent.")
         text = f"{name} can be started from this terminal, but not by the bridge that runs: {why}"
         when = "# from here, after it was stopped; a service needs the same PATH"
-        return warning(text, f"{seen.start_command}   {when}")
+        return warning(text, f"{seen.start()}   {when}")
     asks = kind.asks() if report.get("asks") is None else report["asks"]
     if asks is None:
         text = f"{name} may act without asking: nobody knows whether it asks."
@@ -84,7 +84,7 @@ def _check_real(seen: Snapshot, kind: AgentKind) -> Finding | None:
     if not asks and name in {*conf.bridge_acp_unasked} - {*OWN_AGENTS}:
         text = f"{name} does not ask before it acts: BRIDGE_ACP_UNASKED lets it run."
         asked = seen.without("BRIDGE_ACP_UNASKED")
-        return warning(text, f"{asked}; {seen.start_command}   # to do without it")
+        return warning(text, f"{asked}; {seen.start()}   # to do without it")
     if not asks:
         text = f"{name} does not ask before it acts, so the bridge starts no session of it."
         return warning(text)

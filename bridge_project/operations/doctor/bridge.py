@@ -28,9 +28,9 @@ def running(seen: Snapshot) -> Finding:
     where = f" at {seen.local_url}" if seen.local_url else ""
     if seen.health is None and seen.holder:
         text = f"Process {seen.holder} holds {seen.conf.bridge_data_dir} but does not answer"
-        return broken(f"{text}{where}: {seen.trouble}.", f"kill {seen.holder}", seen.start_command)
+        return broken(f"{text}{where}: {seen.trouble}.", f"kill {seen.holder}", seen.start())
     if seen.health is None:
-        return broken(f"It does not run{where}: {seen.trouble}.", seen.start_command)
+        return broken(f"It does not run{where}: {seen.trouble}.", seen.start())
     status, body = seen.health.status, seen.health.body
     if status == 503:
         bad = [name for name, word in body.get("checks", {}).items() if word != "healthy"]
@@ -49,7 +49,7 @@ def tokens(seen: Snapshot) -> list[Finding]:
         token = name.replace("_", " ")
         if status in (401, 403):
             text = f"The bridge refuses the {token} that is set here: it uses another one."
-            with_this = f"or stop the bridge and start it with this: {seen.start_command}"
+            with_this = f"or stop the bridge and start it with this: {seen.start()}"
             found.append(broken(text, f"{seen.without(f'BRIDGE_{name.upper()}')}   # {with_this}"))
         elif status != 429:  # which says nothing about the token
             found.append(ok(f"The bridge takes the {token}."))
@@ -60,7 +60,7 @@ def certificate(seen: Snapshot) -> Finding:
     """Check the certificate's dates, key and names, by its files."""
     conf = seen.conf
     path, key_path, soon = conf.bridge_tls_cert, conf.bridge_tls_key, GIVEN_ENDS_SOON
-    renew = _renewal(path) if path else seen.start_command
+    renew = _renewal(path) if path else seen.start()
     again = "Set BRIDGE_TLS_CERT and BRIDGE_TLS_KEY to a certificate chain and its key, both PEM."
     if path is None or key_path is None:
         directory = conf.bridge_data_dir / "tls"
@@ -93,7 +93,7 @@ def _contents(seen: Snapshot, found: Certificates, soon: timedelta, renew: str) 
     if seen.recorded and found.pin != seen.recorded.pin:
         text = "The certificate on disk has another key than the one that devices were paired with."
         files = f"{found.chain} and {found.key}"
-        back = f"{seen.start_command}   # stopped before, with {files} put back"
+        back = f"{seen.start()}   # stopped before, with {files} put back"
         return broken(text, back, f"{seen.make('qr')}   # for each device, without a backup")
     if (left := found.not_after - now) < soon:
         return warning(f"It ends in {left.days} days, on {found.not_after:%Y-%m-%d}.", renew)

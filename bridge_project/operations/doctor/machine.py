@@ -47,7 +47,7 @@ def files(seen: Snapshot) -> Finding:
         if open_to := _open_to_others(path):
             return broken(open_to, own)
     if not all(read_secret(seen.conf, name) for name in ("hook_token", "admin_token")):
-        return broken("A token is missing; a start makes it.", seen.start_command)
+        return broken("A token is missing; a start makes it.", seen.start())
     return ok(f"{root} is private, the tokens are there.")
 
 
@@ -95,17 +95,17 @@ def spool(seen: Snapshot) -> list[Finding]:
     place = seen.conf.bridge_data_dir / "spool"
     if not place.is_dir():
         text = f"{place} is missing: hook events are lost."
-        return [broken(text, seen.start_command)] if seen.recorded else []
+        return [broken(text, seen.start())] if seen.recorded else []
     status, found = spool_status(place), []
     if status["full"]:
         text = "It is full: hook events are lost until a running bridge has made room."
-        found.append(broken(text, seen.start_command))
+        found.append(broken(text, seen.start()))
     if (age := status["oldest_age_seconds"] or 0.0) > WAITING_SECONDS:
         text = f"{status['waiting']} events wait, the oldest for {timedelta(seconds=int(age))}."
         if seen.health:
             found.append(broken(text, seen.log_tail))
         else:
-            found.append(warning(f"{text} They are sent when the bridge runs.", seen.start_command))
+            found.append(warning(f"{text} They are sent when the bridge runs.", seen.start()))
     if status["rejected"]:
         reasons = "; ".join(dict.fromkeys(str(one.get("reason")) for one in status["reasons"]))
         text = f"{status['rejected']} events were refused for good and set aside: {reasons}."
@@ -178,7 +178,7 @@ def _sqlite(seen: Snapshot, path: Path) -> Finding:
     quoted = shlex.quote(str(path))
     if not path.exists():
         if seen.recorded is None:
-            return warning("There is none yet: the first start makes it.", seen.start_command)
+            return warning("There is none yet: the first start makes it.", seen.start())
         copy = database_copies.newest_copy(seen.conf) or "BACKUP.tar.gz"
         anew = "serve --new-database   # without a backup; every device must be paired again"
         restore = seen.manage(f"restore {shlex.quote(str(copy))}")
@@ -190,7 +190,7 @@ def _sqlite(seen: Snapshot, path: Path) -> Finding:
             applied = {str(name) for (name,) in opened.execute(database_copies.APPLIED)}
     except sqlite3.OperationalError as error:  # locked, read-only, without tables
         look = f"fuser -v {quoted}; ls -l {quoted}   # who holds it, and who may write it"
-        return broken(f"{path} cannot be used: {error}.", look, seen.start_command)
+        return broken(f"{path} cannot be used: {error}.", look, seen.start())
     except sqlite3.DatabaseError as error:
         return broken(
             f"{path} is damaged: {error}.",
@@ -253,6 +253,6 @@ def redis_server(seen: Snapshot) -> Finding | None:
             f"Redis at {where} does not answer ({type(error).__name__}): events still arrive, "
             "later, but /health is 503 and limits hold per process.",
             "sudo systemctl start redis-server   # on its machine",
-            f"{seen.without('REDIS_URL')}; {seen.start_command}   # one process needs no Redis",
+            f"{seen.without('REDIS_URL')}; {seen.start()}   # one process needs no Redis",
         )
     return ok(f"Redis {version} at {where} answers.")

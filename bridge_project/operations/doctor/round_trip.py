@@ -42,7 +42,7 @@ def event(seen: Snapshot) -> Finding:
     Leaves the ended session to the next run to delete: a phone may be about to join it.
     """
     if seen.health is None or seen.recorded is None:
-        return warning("No event was sent: the bridge does not answer.", seen.start_command)
+        return warning("No event was sent: the bridge does not answer.", seen.start())
     device, session = None, f"{NAME}-{uuid.uuid4()}"
     try:
         ours: dict[str, Any] = {"name": NAME, "tokens__client_device_id__startswith": f"{NAME}-"}

@@ -46,10 +46,6 @@ class Snapshot:
     statuses: dict[str, int] = field(default_factory=dict)  # token → what it is answered
     info: dict[str, Any] = field(default_factory=dict)  # the body of its answer to /info
 
-    @property
-    def start_command(self) -> str:
-        return self.start()
-
     def start(self, **changed: str) -> str:
         """Return the command that starts the bridge, with some settings changed."""
         return server_address.run_command(self.conf, **changed)

@@ -16,6 +16,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from bridge_project.kernel.config import conf
 from bridge_project.kernel.own_commands import make_command
 from bridge_project.kernel.private_files import make_private_dir, write_private_file
+from bridge_project.kernel.questions import agrees
 from hooks_app.producer.agents import AGENTS, CLAUDE, HookedAgent
 from hooks_app.producer.install import (
     ASKS_NOBODY,
@@ -128,7 +129,7 @@ class Command(BaseCommand):
             may_ask = agent.answers and answer is None and not yes and sys.stdin.isatty()
             if may_ask and not answering(text, str(spool), agent=agent):
                 when = AWAY.format(agent.waits) if agent.waits else BESIDE
-                answer = self._agrees(ANSWER.format(agent.product, when))
+                answer = agrees(ANSWER.format(agent.product, when))
             after = install(text, str(spool), answers=answer, agent=agent)
         if after != before and not self._agreed(agent, before, after, shown, remove, yes=yes):
             return "Nothing was changed."  # as the person wanted it
@@ -180,12 +181,7 @@ class Command(BaseCommand):
         if not sys.stdin.isatty():
             again = f"run this again with --yes ({make_command(conf, 'hooks', self._again)})"
             raise CommandError(f"There is no terminal to ask at: {again}. Nothing was changed.")
-        return self._agrees("Write this?")
-
-    def _agrees(self, question: str) -> bool:
-        self.stdout.write(f"{question} [y/N] ", ending="")
-        self.stdout.flush()
-        return sys.stdin.readline().strip().lower() in ("y", "yes")
+        return agrees("Write this?")
 
 
 def _agent(name: str) -> str:
